@@ -1,1 +1,4 @@
-export {}
+/** What a driver author needs beside the main entry: the contract and its helpers. */
+export type * from './driver.js'
+export { wrapDriverError } from './errors.js'
+export { newId, noHeaders, reservedPrefix, type WireMessage } from './message.js'

@@ -1,0 +1,20 @@
+/** The few methods that Longshore asks of a logger; pino, winston, consola and `console` fit. */
+export interface Logger {
+  debug(message: string, details?: Record<string, unknown>): void
+  info(message: string, details?: Record<string, unknown>): void
+  warn(message: string, details?: Record<string, unknown>): void
+  error(message: string, details?: Record<string, unknown>): void
+}
+
+const nothing = () => {}
+
+export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+
+/** The default: warnings and errors go to the console, the rest nowhere. */
+export const consoleLogger: Logger = {
+  debug: nothing,
+  info: nothing,
+  warn: (message, details) => console.warn(`longshore: ${message}`, ...(details ? [details] : [])),
+  error: (message, details) =>
+    console.error(`longshore: ${message}`, ...(details ? [details] : [])),
+}

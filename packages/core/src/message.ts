@@ -1,0 +1,90 @@
+import { randomFillSync } from 'node:crypto'
+
+/**
+ * A message as drivers see it: the encoded body and its metadata. Never changed after it was made; every property is
+ * always present, so that all messages have one shape.
+ */
+export interface WireMessage {
+  readonly id: string
+  readonly topic: string
+  readonly key: string | undefined
+  readonly body: Uint8Array
+  readonly headers: Headers
+  readonly contentType: string
+  /** Epoch milliseconds when it was published. */
+  readonly timestamp: number
+  readonly correlationId: string | undefined
+  readonly causationId: string | undefined
+}
+
+/** Header names and values; names are case-sensitive and kept as they are. */
+export type Headers = Readonly<Record<string, string>>
+
+/** A message as handlers see it: immutable, the payload decoded and validated. */
+export interface Message<T = unknown> {
+  /** Unique; never changes, not by retry, delay, dead-lettering or redrive. */
+  readonly id: string
+  readonly topic: string
+  readonly key: string | undefined
+  readonly payload: T
+  readonly headers: Headers
+  readonly contentType: string
+  /** Epoch milliseconds when it was published. */
+  readonly timestamp: number
+  readonly correlationId: string | undefined
+  readonly causationId: string | undefined
+}
+
+/** Headers that begin so belong to Longshore; users may not set them. */
+export const reservedPrefix = 'longshore-'
+
+export const noHeaders: Headers = Object.freeze({})
+
+const hex: readonly string[] = Array.from({ length: 256 }, (_, i) =>
+  i.toString(16).padStart(2, '0'),
+)
+const pool = new Uint8Array(8192)
+let used = pool.length
+let lastTime = 0
+let sequence = 0
+
+/** A UUID of version 7 (RFC 9562): sortable by time, and in order of creation within one process. */
+export function newId(now: number = Date.now()): string {
+  if (now > lastTime) {
+    lastTime = now
+    sequence = 0
+  } else if (++sequence > 0xfff) {
+    lastTime++
+    sequence = 0
+  }
+  if (used + 8 > pool.length) {
+    randomFillSync(pool)
+    used = 0
+  }
+  const at = used
+  used += 8
+  const high = Math.floor(lastTime / 0x10000)
+  const byte = (i: number) => hex[pool[at + i]!]!
+  return (
+    hex[(high >>> 24) & 255]! +
+    hex[(high >>> 16) & 255] +
+    hex[(high >>> 8) & 255] +
+    hex[high & 255] +
+    '-' +
+    hex[(lastTime >>> 8) & 255] +
+    hex[lastTime & 255] +
+    '-7' +
+    hex[sequence >>> 8]!.charAt(1) +
+    hex[sequence & 255] +
+    '-' +
+    hex[(pool[at]! & 0x3f) | 0x80] +
+    byte(1) +
+    '-' +
+    byte(2) +
+    byte(3) +
+    byte(4) +
+    byte(5) +
+    byte(6) +
+    byte(7)
+  )
+}
