@@ -33,7 +33,7 @@ async function ask() {
 function compose(args) {
   const ports = BROKERS.flatMap((name) => {
     const state = readState(name)
-    return state ? [[`LONGSHORE_${environmentName(name)}_PORT`, String(state.ports['main'])]] : []
+    return state ? [[`LONGSHORE_${environmentName(name)}_PORT`, String(state.ports.main)]] : []
   })
   const project = `longshore-${dataHash()}`
   const file = join(ROOT, 'compose.yaml')

@@ -122,7 +122,7 @@ async function begin(name, options) {
   const before = await manager.inspect(definition, name)
   if (before.paused) await manager.resume(definition, name)
   const state = await manager.start(definition, name, options)
-  const port = state.ports['main'] ?? 0
+  const port = state.ports.main ?? 0
   const url = definition.url(port)
   try {
     const version = await waitHealthy(definition, url, {
@@ -235,7 +235,7 @@ export async function url(name) {
   const own = environmentUrl(name)
   if (own) return own
   const definition = definitionOf(name)
-  const port = readState(name)?.ports['main']
+  const port = readState(name)?.ports.main
   const { running } = await (await managerOf(name)).inspect(definition, name)
   if (running && port !== undefined) return definition.url(port)
   throw new BrokerError('BROKER_NOT_RUNNING', `${name} is not running; run: brokers up ${name}`)

@@ -71,9 +71,9 @@ function serverSettings(dir, ports) {
   return {
     'process.roles': 'broker,controller',
     'node.id': '1',
-    'controller.quorum.voters': `1@127.0.0.1:${ports['controller']}`,
-    listeners: `PLAINTEXT://127.0.0.1:${ports['main']},CONTROLLER://127.0.0.1:${ports['controller']}`,
-    'advertised.listeners': `PLAINTEXT://127.0.0.1:${ports['main']}`,
+    'controller.quorum.voters': `1@127.0.0.1:${ports.controller}`,
+    listeners: `PLAINTEXT://127.0.0.1:${ports.main},CONTROLLER://127.0.0.1:${ports.controller}`,
+    'advertised.listeners': `PLAINTEXT://127.0.0.1:${ports.main}`,
     'controller.listener.names': 'CONTROLLER',
     'listener.security.protocol.map': 'PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT',
     'log.dirs': join(dir, 'data'),

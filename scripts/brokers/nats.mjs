@@ -31,7 +31,7 @@ export const nats = {
 
   async prepare({ dir, ports }, { runner, program }) {
     const store = makeDir(join(dir, 'data'))
-    const args = ['-js', '-sd', store, '-a', '127.0.0.1', '-p', String(ports['main'])]
+    const args = ['-js', '-sd', store, '-a', '127.0.0.1', '-p', String(ports.main)]
     return runner.wrap({ command: program, args, cwd: store })
   },
 

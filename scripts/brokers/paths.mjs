@@ -10,7 +10,7 @@ export const ROOT = resolve(dirname(fileURLToPath(import.meta.url)), '..', '..')
 
 /** The one folder for data, logs and downloads. */
 export function dataRoot() {
-  return resolve(process.env['LONGSHORE_DATA'] || join(ROOT, '.longshore'))
+  return resolve(process.env.LONGSHORE_DATA || join(ROOT, '.longshore'))
 }
 
 /** Tells this clone's processes and containers from another's. */

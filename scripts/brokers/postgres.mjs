@@ -46,7 +46,7 @@ export const postgres = {
       await makeData(runner, program, data, signal)
     }
     const settings = {
-      port: String(ports['main']),
+      port: String(ports.main),
       listen_addresses: '127.0.0.1',
       unix_socket_directories: '',
       wal_level: 'logical',

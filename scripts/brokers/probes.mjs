@@ -16,7 +16,7 @@ export function probeRabbitmq(url) {
     const body = new Reader(await wire.read(header.int32()))
     if (body.int16() !== 10 || body.int16() !== 10) throw new Error('it sent no Connection.Start')
     body.int16()
-    return { version: amqpTable(body)['version'] }
+    return { version: amqpTable(body).version }
   })
 }
 

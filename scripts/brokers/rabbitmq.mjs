@@ -39,7 +39,7 @@ export const rabbitmq = {
   async prepare({ dir, ports }, { runner, program }) {
     for (const part of ['data', 'log', 'home']) makeDir(join(dir, part))
     const lines = [
-      `listeners.tcp.1 = 127.0.0.1:${ports['main']}`,
+      `listeners.tcp.1 = 127.0.0.1:${ports.main}`,
       'log.console = true',
       'log.console.level = info',
       'disk_free_limit.absolute = 50MB',
@@ -56,10 +56,10 @@ export const rabbitmq = {
         HOME: `${runner.dir}/home`,
         // Makes the script become the server instead of waiting for it.
         RUNNING_UNDER_SYSTEMD: 'true',
-        ERL_EPMD_PORT: String(ports['epmd']),
+        ERL_EPMD_PORT: String(ports.epmd),
         ERL_EPMD_ADDRESS: '127.0.0.1',
         RABBITMQ_NODENAME: 'longshore@localhost',
-        RABBITMQ_DIST_PORT: String(ports['distribution']),
+        RABBITMQ_DIST_PORT: String(ports.distribution),
         RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-noinput -kernel inet_dist_use_interface {127,0,0,1}',
         RABBITMQ_MNESIA_BASE: `${runner.dir}/data`,
         RABBITMQ_LOG_BASE: `${runner.dir}/log`,

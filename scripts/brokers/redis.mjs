@@ -31,7 +31,7 @@ export const redis = {
   async prepare({ dir, ports }, { runner, program }) {
     makeDir(join(dir, 'data'))
     const options = {
-      port: String(ports['main']),
+      port: String(ports.main),
       bind: '127.0.0.1',
       appendonly: 'yes',
       save: '',

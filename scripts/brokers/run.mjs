@@ -94,7 +94,7 @@ export function isExecutable(path) {
  * @param {string} program
  */
 export function which(program) {
-  const dirs = (process.env['PATH'] ?? '').split(delimiter).filter(Boolean)
+  const dirs = (process.env.PATH ?? '').split(delimiter).filter(Boolean)
   const paths = [...dirs, '/usr/sbin', '/usr/local/sbin'].map((dir) => join(dir, program))
   return paths.find(isExecutable)
 }

@@ -17,7 +17,7 @@ export function definitionOf(name) {
 }
 
 function forced() {
-  const value = process.env['LONGSHORE_BROKERS'] || undefined
+  const value = process.env.LONGSHORE_BROKERS || undefined
   if (value === undefined || value === 'docker' || value === 'native') return value
   throw new BrokerError('BROKER_CONFIG', `LONGSHORE_BROKERS is '${value}'; set docker or native`)
 }

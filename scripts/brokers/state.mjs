@@ -55,7 +55,7 @@ export async function withLock(name, options, action) {
     throwIfAborted(options.signal)
     if (tryLock(path, mine, token)) break
     const holder = readJson(path)
-    if (!told && Date.now() - started > 1000) {
+    if (!told && holder?.pid !== process.pid && Date.now() - started > 1000) {
       told = true
       options.log?.(`${name}: waiting for process ${holder?.pid}, which is at it`)
     }

@@ -29,7 +29,7 @@ async function statusOf(name) {
       const reason = source === 'native' ? cannotStart(name) : undefined
       return { name, source, state: reason ? 'unavailable' : 'down', reason }
     }
-    const url = definitionOf(name).url(state.ports['main'] ?? 0)
+    const url = definitionOf(name).url(state.ports.main ?? 0)
     const age = state.startedAt && Math.round((Date.now() - state.startedAt) / 1000)
     const common = { name, source, pid: state.process?.pid, url, uptime: age }
     if (paused) return { ...common, state: 'paused' }
