@@ -37,6 +37,13 @@ const OPTIONS = /** @type {const} */ ({
 
 /** @typedef {{ all: boolean, hard: boolean, lines: string, json: boolean, help: boolean }} Flags */
 
+const ACTIONS = {
+  restart: brokers.restart,
+  stop: brokers.stop,
+  pause: brokers.pause,
+  resume: brokers.resume,
+}
+
 /** A wrong command line. */
 class UsageError extends Error {}
 
@@ -156,7 +163,7 @@ async function each(command, names, { hard, json }) {
   const outcomes = await Promise.all(
     names.map(async (name) => {
       try {
-        const result = await brokers[command](name, options)
+        const result = await ACTIONS[command](name, options)
         return { name, ...(typeof result === 'object' ? { info: result } : {}) }
       } catch (error) {
         return { name, error: asError(error) }

@@ -11,6 +11,9 @@ import { findUser, systemRunner } from './runner.mjs'
 const DEBIAN = '/usr/lib/postgresql'
 const USER = 'postgres'
 
+/** Servers from 15.19, 17.11 on let replication slots use only the plugins named in it. */
+const PLUGINS = 'output_plugin_libraries'
+
 /** @type {import('./types.mjs').Definition} */
 export const postgres = {
   kind: 'postgres',
@@ -36,11 +39,8 @@ export const postgres = {
   },
 
   async prepare({ ports, signal }, { runner, program }) {
-    const version = await run(runner.wrap({ command: `${program}/postgres`, args: ['-V'] }), {
-      what: `${program}/postgres -V`,
-      cure: 'is PostgreSQL installed whole?',
-    })
-    const major = /\d+/.exec(version.stdout)?.[0] ?? 'unknown'
+    const about = await ask(runner, program, '-V')
+    const major = /\d+/.exec(about)?.[0] ?? 'unknown'
     const data = `${runner.dir}/data/${major}`
     if (!existsSync(runner.host(`${data}/PG_VERSION`))) {
       await makeData(runner, program, data, signal)
@@ -55,6 +55,9 @@ export const postgres = {
       max_connections: '200',
       // Not the system's own, whatever it is.
       lc_messages: 'C',
+      ...((await ask(runner, program, '--describe-config')).includes(PLUGINS)
+        ? { [PLUGINS]: 'pgoutput, test_decoding, wal2json' }
+        : {}),
     }
     const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const args = ['-D', data, ...options]
@@ -62,6 +65,17 @@ export const postgres = {
   },
 
   probe: probePostgres,
+}
+
+/**
+ * @param {import('./types.mjs').Runner} runner
+ * @param {string} program
+ * @param {string} option
+ */
+async function ask(runner, program, option) {
+  const command = runner.wrap({ command: `${program}/postgres`, args: [option] })
+  const options = { what: `${program}/postgres ${option}`, cure: 'install PostgreSQL again' }
+  return (await run(command, options)).stdout
 }
 
 /**
