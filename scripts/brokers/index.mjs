@@ -96,7 +96,7 @@ async function checkOwn(name, url, { signal }) {
   const variable = environmentVariable(name)
   try {
     const { port } = parseUrl(url, 0)
-    const options = { timeout: 10_000, signal, running: async () => true }
+    const options = { timeout: 5000, signal, running: async () => true }
     const version = await waitHealthy(definitionOf(name), url, options)
     return { name, url, version: version ?? 'unknown', source: 'env', port }
   } catch (error) {
