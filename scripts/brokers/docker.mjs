@@ -112,6 +112,7 @@ export const docker = {
     if (found) await command(name, hard ? ['kill'] : ['stop'])
     const state = readState(name)
     if (state) writeState(name, { ...state, startedAt: undefined })
+    return found?.State === 'running' || found?.State === 'paused'
   },
 
   async pause(_definition, name) {

@@ -184,12 +184,7 @@ export async function start(name, options = {}) {
 export async function stop(name, { hard = false } = {}) {
   checkNames([name])
   const manager = await managerOf(name)
-  const definition = definitionOf(name)
-  return withLock(name, {}, async () => {
-    const { running } = await manager.inspect(definition, name)
-    await manager.stop(definition, name, hard)
-    return running
-  })
+  return withLock(name, {}, () => manager.stop(definitionOf(name), name, hard))
 }
 
 /**

@@ -87,6 +87,9 @@ function serverSettings(dir, ports) {
     'share.coordinator.state.topic.replication.factor': '1',
     'share.coordinator.state.topic.min.isr': '1',
     'group.initial.rebalance.delay.ms': '0',
+    // After a crash the controller waits as long before it lets the broker in again.
+    'broker.session.timeout.ms': '3000',
+    'broker.heartbeat.interval.ms': '500',
   }
 }
 

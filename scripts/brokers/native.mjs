@@ -30,15 +30,18 @@ function runningProcess(name) {
  * was deleted.
  * @param {string} name
  * @param {import('./types.mjs').Log} [log]
+ * @returns {Promise<boolean>} whether a lost one was found
  */
 async function endLeftovers(name, log) {
   const before = readState(name)?.process
   if (before) await processes.end(before, 'SIGKILL', 0)
-  for (const ident of processes.findMarked(MARK, mark(name))) {
+  const lost = processes.findMarked(MARK, mark(name))
+  for (const ident of lost) {
     if (!processes.isAlive(ident)) continue
     log?.(`ending process ${ident.pid}, which was left over`)
     await processes.end(ident, 'SIGTERM', 3000)
   }
+  return lost.length > 0
 }
 
 /** Servers that run on this machine without Docker. @type {import('./types.mjs').Manager} */
@@ -71,9 +74,10 @@ export const native = {
   async stop(definition, name, hard) {
     const ident = runningProcess(name)
     if (ident) await processes.end(ident, hard ? 'SIGKILL' : definition.stopSignal, STOP_GRACE)
-    await endLeftovers(name)
+    const lost = await endLeftovers(name)
     const state = readState(name)
     if (state) writeState(name, { ...state, process: undefined, startedAt: undefined })
+    return ident !== undefined || lost
   },
 
   async pause(_definition, name) {

@@ -1,10 +1,11 @@
-import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { hasApt, installPackages, postgresVersion } from './apt.mjs'
 import { installDebianNext, nextRunner } from './debian-next.mjs'
 import { BrokerError } from './errors.mjs'
 import { closedParent, makeDir, temporaryDir } from './paths.mjs'
 import { probePostgres } from './probes.mjs'
+import { inspect } from './process.mjs'
 import { isExecutable, isRoot, run, which } from './run.mjs'
 import { findUser, systemRunner } from './runner.mjs'
 
@@ -45,6 +46,7 @@ export const postgres = {
     if (!existsSync(runner.host(`${data}/PG_VERSION`))) {
       await makeData(runner, program, data, signal)
     }
+    dropStaleLock(runner.host(`${data}/postmaster.pid`))
     const settings = {
       port: String(ports.main),
       listen_addresses: '127.0.0.1',
@@ -65,6 +67,16 @@ export const postgres = {
   },
 
   probe: probePostgres,
+}
+
+/**
+ * Postgres takes a killed one that nobody has waited for yet (a zombie) for a running one.
+ * @param {string} file
+ */
+function dropStaleLock(file) {
+  if (!existsSync(file)) return
+  const pid = Number(readFileSync(file, 'utf8').split('\n')[0])
+  if (inspect(pid) === undefined) rmSync(file, { force: true })
 }
 
 /**

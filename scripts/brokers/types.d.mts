@@ -124,8 +124,8 @@ export interface Definition {
 export interface Manager {
   /** Starts it if it is down; doesn't wait for it to be ready. */
   start(definition: Definition, name: string, options: Options): Promise<State>
-  /** `hard`: as a crash. */
-  stop(definition: Definition, name: string, hard: boolean): Promise<void>
+  /** `hard`: as a crash. Resolves to whether anything was running. */
+  stop(definition: Definition, name: string, hard: boolean): Promise<boolean>
   pause(definition: Definition, name: string): Promise<void>
   resume(definition: Definition, name: string): Promise<void>
   inspect(definition: Definition, name: string): Promise<{ running: boolean; paused: boolean }>
