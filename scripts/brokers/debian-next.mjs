@@ -32,6 +32,7 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 chroot "$target" apt-get -q update
 chroot "$target" apt-get -y -q --no-install-recommends install "$@"
 chroot "$target" apt-get clean
+rm -rf "$target"/var/lib/apt/lists/*
 `
 
 const ENTER = `set -e
@@ -84,7 +85,7 @@ export async function installDebianNext(options) {
       { command: 'unshare', args, env: { TMPDIR: '/tmp' } },
       {
         what: 'making the Debian 13 folder',
-        cure: 'see the lines above; it needs root, mount rights and the Debian archive',
+        cure: 'see the lines below; it needs root, mount rights and the Debian archive',
         ...(options.signal ? { signal: options.signal } : {}),
       },
     )

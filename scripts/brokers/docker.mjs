@@ -71,7 +71,7 @@ async function container(name) {
 function command(name, args, signal) {
   return run(compose([...args, service(name)]), {
     what: `docker compose ${args[0]} ${service(name)}`,
-    cure: 'see the lines above; LONGSHORE_BROKERS=native does without Docker',
+    cure: 'see the lines below; LONGSHORE_BROKERS=native does without Docker',
     ...(signal ? { signal } : {}),
   })
 }

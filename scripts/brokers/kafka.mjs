@@ -150,7 +150,7 @@ async function download(version, options) {
       { command: maven, args: ['-B', '-q', goal, ...output], cwd: building },
       {
         what: `fetching Kafka ${version}`,
-        cure: 'it needs Maven Central; see the lines above',
+        cure: 'it needs Maven Central; see the lines below',
         ...(options.signal ? { signal: options.signal } : {}),
       },
     )

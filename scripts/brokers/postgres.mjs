@@ -101,7 +101,7 @@ async function makeData(runner, program, data, signal) {
   const making = `${data}.tmp`
   rmSync(runner.host(making), { recursive: true, force: true })
   makeDir(runner.host(dirname(data)))
-  const cure = 'see the lines above'
+  const cure = 'see the lines below'
   const options = { cure, ...(signal ? { signal } : {}) }
   if (isRoot()) {
     const own = ['-d', '-o', USER, '-m', '700', making]
