@@ -36,7 +36,7 @@ function debianArchitecture() {
 export async function installPackages(packages, options) {
   if (missingPackages(packages).length === 0) return
   if (!isRoot() || !hasApt()) {
-    const cure = hasApt() ? `as root: apt-get install ${packages.join(' ')}` : 'install it'
+    const cure = hasApt() ? `as root: apt-get install ${packages.join(' ')}` : 'install it yourself'
     throw new BrokerError(
       'BROKER_UNAVAILABLE',
       `not installed: ${missingPackages(packages).join(', ')}; ${cure}`,

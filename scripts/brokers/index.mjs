@@ -3,7 +3,7 @@
  * `scripts/brokers.mjs`.
  */
 
-import { installPackages, missingPackages } from './apt.mjs'
+import { hasApt, installPackages, missingPackages } from './apt.mjs'
 import { asError, BrokerError, BrokersError } from './errors.mjs'
 import { waitHealthy } from './health.mjs'
 import { BASE, BROKERS, checkNames, environmentUrl, environmentVariable, isNext } from './names.mjs'
@@ -64,7 +64,7 @@ export async function upAll(names = [], options = {}) {
  * @param {Options} options
  */
 async function installTogether(names, options) {
-  if (!isRoot()) return
+  if (!isRoot() || !hasApt()) return
   const wanted = new Set()
   for (const name of names) {
     const packages = missingPackages(await definitionOf(name).packages(isNext(name)))

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { hasApt, installPackages } from './apt.mjs'
+import { installPackages } from './apt.mjs'
 import { BrokerError } from './errors.mjs'
 import { downloads, makeDir } from './paths.mjs'
 import { probeKafka } from './probes.mjs'
@@ -21,11 +21,10 @@ export const kafka = {
   stopSignal: 'SIGTERM',
   startDeadline: 60_000,
   url: (port) => `kafka://127.0.0.1:${port}`,
-  packages: async () => (hasApt() ? tools().packages : []),
+  packages: async () => tools().packages,
 
   async install({ next, dir, log, signal }) {
-    const { packages } = tools()
-    if (packages.length > 0 && hasApt()) await installPackages(packages, { log, signal })
+    await installPackages(tools().packages, { log, signal })
     const { java } = tools()
     if (!java) throw new BrokerError('BROKER_UNAVAILABLE', 'no java on PATH; install Java 17')
     const version = next ? NEXT_VERSION : VERSION

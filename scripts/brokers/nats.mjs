@@ -1,6 +1,6 @@
 import { mkdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { hasApt, installPackages } from './apt.mjs'
+import { installPackages } from './apt.mjs'
 import { BrokerError } from './errors.mjs'
 import { downloads, makeDir } from './paths.mjs'
 import { probeNats } from './probes.mjs'
@@ -19,11 +19,11 @@ export const nats = {
   stopSignal: 'SIGTERM',
   startDeadline: 30_000,
   url: (port) => `nats://127.0.0.1:${port}`,
-  packages: async (next) => (next || !hasApt() ? [] : ['nats-server']),
+  packages: async (next) => (next || which('nats-server') ? [] : ['nats-server']),
 
   async install({ next, dir, log, signal }) {
     if (next) return { runner: systemRunner(dir), program: await build({ log, signal }) }
-    if (hasApt()) await installPackages(['nats-server'], { log, signal })
+    if (!which('nats-server')) await installPackages(['nats-server'], { log, signal })
     const program = which('nats-server')
     if (program) return { runner: systemRunner(dir), program }
     throw new BrokerError('BROKER_UNAVAILABLE', 'no nats-server on PATH; install the NATS server')

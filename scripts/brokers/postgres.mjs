@@ -24,14 +24,14 @@ export const postgres = {
   stopSignal: 'SIGINT',
   startDeadline: 60_000,
   url: (port) => `postgres://longshore:longshore@127.0.0.1:${port}/longshore`,
-  packages: async (next) => (next || !hasApt() ? [] : wantedPackages()),
+  packages: async (next) => (next ? [] : wantedPackages()),
 
   async install({ next, name, dir, log, signal }) {
     if (next) {
       await installDebianNext({ log, signal })
       return { runner: nextRunner(dir), program: `${DEBIAN}/17/bin` }
     }
-    if (hasApt()) await installPackages(await wantedPackages(), { log, signal })
+    await installPackages(await wantedPackages(), { log, signal })
     const program = installedPrograms() ?? programsOnPath()
     if (!program) {
       throw new BrokerError('BROKER_UNAVAILABLE', 'no initdb on PATH; install PostgreSQL')
@@ -133,7 +133,9 @@ function installedVersion() {
 }
 
 async function wantedPackages() {
-  const version = installedVersion() ?? (await postgresVersion())
+  const installed = installedVersion()
+  if (!hasApt() || (!installed && programsOnPath())) return []
+  const version = installed ?? (await postgresVersion())
   return version ? [`postgresql-${version}`, `postgresql-${version}-wal2json`] : []
 }
 

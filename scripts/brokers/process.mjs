@@ -77,7 +77,8 @@ export function identify(pid) {
  * @param {import('./types.mjs').Ident | undefined} ident
  */
 export function isAlive(ident) {
-  return ident !== undefined && inspect(ident.pid)?.startTime === ident.startTime
+  const entry = ident && inspect(ident.pid)
+  return entry !== undefined && entry.startTime === ident?.startTime
 }
 
 /** @param {import('./types.mjs').Ident} ident */

@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { hasApt, installPackages } from './apt.mjs'
+import { installPackages } from './apt.mjs'
 import { installDebianNext, nextRunner } from './debian-next.mjs'
 import { BrokerError } from './errors.mjs'
 import { makeDir } from './paths.mjs'
@@ -8,7 +8,7 @@ import { probeRabbitmq } from './probes.mjs'
 import { isExecutable, which } from './run.mjs'
 import { systemRunner } from './runner.mjs'
 
-/** Debian's, and what Homebrew and the generic archive put on PATH. */
+/** Debian's. The one that it puts on PATH switches to another user, who can't write our folder. */
 const SERVER = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 
 /** Its own epmd runs in the same process group, so that it is stopped and ended with the server. */
@@ -22,16 +22,15 @@ export const rabbitmq = {
   stopSignal: 'SIGTERM',
   startDeadline: 90_000,
   url: (port) => `amqp://guest:guest@127.0.0.1:${port}`,
-  packages: async (next) => (next || !hasApt() ? [] : ['rabbitmq-server']),
+  packages: async (next) => (next || findServer() ? [] : ['rabbitmq-server']),
 
   async install({ next, dir, log, signal }) {
     if (next) {
       await installDebianNext({ log, signal })
       return { runner: nextRunner(dir), program: SERVER }
     }
-    if (hasApt()) await installPackages(['rabbitmq-server'], { log, signal })
-    // The one on Debian's PATH switches to another user, who can't write our folder.
-    const program = isExecutable(SERVER) ? SERVER : which('rabbitmq-server')
+    if (!findServer()) await installPackages(['rabbitmq-server'], { log, signal })
+    const program = findServer()
     if (program) return { runner: systemRunner(dir), program }
     throw new BrokerError('BROKER_UNAVAILABLE', 'no rabbitmq-server on PATH; install RabbitMQ')
   },
@@ -72,4 +71,8 @@ export const rabbitmq = {
   },
 
   probe: probeRabbitmq,
+}
+
+function findServer() {
+  return isExecutable(SERVER) ? SERVER : which('rabbitmq-server')
 }

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { hasApt, installPackages } from './apt.mjs'
+import { installPackages } from './apt.mjs'
 import { installDebianNext, nextRunner } from './debian-next.mjs'
 import { BrokerError } from './errors.mjs'
 import { makeDir } from './paths.mjs'
@@ -15,15 +15,15 @@ export const redis = {
   stopSignal: 'SIGTERM',
   startDeadline: 30_000,
   url: (port) => `redis://127.0.0.1:${port}`,
-  packages: async (next) => (next || !hasApt() ? [] : ['redis-server']),
+  packages: async (next) => (next || findServer() ? [] : ['redis-server']),
 
   async install({ next, dir, log, signal }) {
     if (next) {
       await installDebianNext({ log, signal })
       return { runner: nextRunner(dir), program: '/usr/bin/redis-server' }
     }
-    if (hasApt()) await installPackages(['redis-server'], { log, signal })
-    const program = which('redis-server') ?? which('valkey-server')
+    if (!findServer()) await installPackages(['redis-server'], { log, signal })
+    const program = findServer()
     if (program) return { runner: systemRunner(dir), program }
     throw new BrokerError('BROKER_UNAVAILABLE', 'no redis-server on PATH; install Redis')
   },
@@ -43,4 +43,8 @@ export const redis = {
   },
 
   probe: probeRedis,
+}
+
+function findServer() {
+  return which('redis-server') ?? which('valkey-server')
 }

@@ -1,4 +1,4 @@
-import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { BrokerError, throwIfAborted } from './errors.mjs'
@@ -79,7 +79,7 @@ export async function withLock(name, options, action) {
  */
 function tryLock(path, mine, token) {
   const holder = readJson(path)
-  if (holder && !isAlive(holder)) breakLock(path, mine, holder)
+  if (!isAlive(holder) && existsSync(path)) breakLock(path, mine, holder?.token)
   try {
     makeDir(join(dataRoot(), 'locks'))
     writeFileSync(mine, token)
@@ -97,13 +97,13 @@ function tryLock(path, mine, token) {
  * Takes a dead holder's lock away, and puts it back should it be another's by now.
  * @param {string} path
  * @param {string} mine
- * @param {{ token: string }} holder
+ * @param {string | undefined} token the dead holder's
  */
-function breakLock(path, mine, holder) {
+function breakLock(path, mine, token) {
   const aside = `${mine}.stale`
   try {
     renameSync(path, aside)
-    if (readJson(aside)?.token !== holder.token) linkSync(aside, path)
+    if (readJson(aside)?.token !== token) linkSync(aside, path)
   } catch {
     // Another process was faster.
   } finally {
