@@ -14,19 +14,16 @@ export function hasApt() {
 }
 
 /**
- * Which of the packages this system lacks. Reads dpkg's own lists, which is quick.
+ * Which of the packages this system lacks.
  * @param {readonly string[]} packages
  */
-export function missingPackages(packages) {
-  return packages.filter(
-    (name) =>
-      !existsSync(`/var/lib/dpkg/info/${name}.list`) &&
-      !existsSync(`/var/lib/dpkg/info/${name}:${debianArchitecture()}.list`),
-  )
-}
-
-function debianArchitecture() {
-  return process.arch === 'x64' ? 'amd64' : process.arch
+export async function missingPackages(packages) {
+  if (packages.length === 0 || !hasApt()) return [...packages]
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: dpkg-query's own placeholders
+  const args = ['-W', '-f', '${Package} ${db:Status-Status}\\n', ...packages]
+  const { stdout } = await tryRun({ command: 'dpkg-query', args })
+  const lines = stdout.split('\n')
+  return packages.filter((name) => !lines.includes(`${name} installed`))
 }
 
 /**
@@ -34,16 +31,14 @@ function debianArchitecture() {
  * @param {import('./types.mjs').Options} options
  */
 export async function installPackages(packages, options) {
-  if (missingPackages(packages).length === 0) return
+  const lacking = await missingPackages(packages)
+  if (lacking.length === 0) return
   if (!isRoot() || !hasApt()) {
-    const cure = hasApt() ? `as root: apt-get install ${packages.join(' ')}` : 'install it yourself'
-    throw new BrokerError(
-      'BROKER_UNAVAILABLE',
-      `not installed: ${missingPackages(packages).join(', ')}; ${cure}`,
-    )
+    const cure = hasApt() ? `as root: apt-get install ${lacking.join(' ')}` : 'install it yourself'
+    throw new BrokerError('BROKER_UNAVAILABLE', `not installed: ${lacking.join(', ')}; ${cure}`)
   }
   await withLock('apt', options, async () => {
-    const missing = missingPackages(packages)
+    const missing = await missingPackages(packages)
     if (missing.length === 0) return
     options.log?.(`apt-get install ${missing.join(' ')}`)
     updated ??= tryRun(apt(['update']))

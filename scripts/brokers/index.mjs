@@ -67,7 +67,7 @@ async function installTogether(names, options) {
   if (!isRoot() || !hasApt()) return
   const wanted = new Set()
   for (const name of names) {
-    const packages = missingPackages(await definitionOf(name).packages(isNext(name)))
+    const packages = await missingPackages(await definitionOf(name).packages(isNext(name)))
     if (packages.length > 0 && (await sourceOf(name)) === 'native') {
       for (const each of packages) wanted.add(each)
     }
