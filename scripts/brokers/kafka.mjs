@@ -94,6 +94,8 @@ function serverSettings(dir, ports) {
 
 const LOG_SETTINGS = {
   status: 'warn',
+  // Or else the orderly end would go unlogged.
+  shutdownHook: 'disable',
   'appender.console.type': 'Console',
   'appender.console.name': 'console',
   'appender.console.layout.type': 'PatternLayout',
