@@ -77,7 +77,7 @@ export type PublishMiddleware = (
   next: Next<PublishContext>,
 ) => MaybePromise<void>
 
-export type Publish = <In, Out>(
+export type Publish = <In, Out = In>(
   topic: TopicLike<In, Out>,
   payload: NoInfer<In>,
   options?: PublishOptions,
@@ -335,13 +335,13 @@ export interface Bus extends AsyncDisposable {
   readonly admin: Admin
 
   /** Resolves when the broker has confirmed the message. */
-  publish<In, Out>(
+  publish<In, Out = In>(
     topic: TopicLike<In, Out>,
     payload: NoInfer<In>,
     options?: PublishOptions,
   ): Promise<Published>
   /** Publishes all, waits for all, and tells what became of each, in order. Rejects only for what concerns the whole batch. */
-  publishBatch<In, Out>(
+  publishBatch<In, Out = In>(
     topic: TopicLike<In, Out>,
     entries: readonly BatchEntry<NoInfer<In>>[],
     options?: Pick<PublishOptions, 'deadline' | 'signal'>,
@@ -349,17 +349,17 @@ export interface Bus extends AsyncDisposable {
   /** Takes a delayed message back; false if it was delivered already. UnsupportedError where the broker can't. */
   cancelDelayed(topic: TopicLike, id: string): Promise<boolean>
 
-  subscribe<In, Out>(
+  subscribe<In, Out = In>(
     topic: TopicLike<In, Out>,
     options: SubscribeOptions,
     handler: Handler<NoInfer<Out>>,
   ): Promise<Subscription>
-  subscribeBatch<In, Out>(
+  subscribeBatch<In, Out = In>(
     topic: TopicLike<In, Out>,
     options: SubscribeBatchOptions,
     handler: BatchHandler<NoInfer<Out>>,
   ): Promise<Subscription>
-  consume<In, Out>(topic: TopicLike<In, Out>, options: ConsumeOptions): Consumption<Out>
+  consume<In, Out = In>(topic: TopicLike<In, Out>, options: ConsumeOptions): Consumption<Out>
 
   deadLetters(topic: TopicLike, group: string): DeadLetters
   circuits(topic: TopicLike, group: string): Circuits

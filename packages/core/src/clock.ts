@@ -4,6 +4,12 @@ export interface Clock {
   now(): number
   /** Runs `callback` once, after `ms`. The timer keeps the process alive only if `keepAlive`. */
   setTimer(callback: () => void, ms: number, keepAlive?: boolean): Timer
+  /** For jitter: from 0 to below 1. Default `Math.random`; a simulation that must replay gives its own. */
+  random?(): number
+}
+
+export function random(clock: Clock): number {
+  return clock.random?.() ?? Math.random()
 }
 
 export interface Timer {

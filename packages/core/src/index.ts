@@ -2,19 +2,38 @@ export type * from './admin.js'
 export type * from './api.js'
 export type * from './capabilities.js'
 export type * from './circuits.js'
-export type { Clock, Timer } from './clock.js'
-export { systemClock } from './clock.js'
+export { type Clock, systemClock, type Timer } from './clock.js'
 export { binary } from './codecs/binary.js'
 export type { Codec } from './codecs/codec.js'
 export { json } from './codecs/json.js'
 export { text } from './codecs/text.js'
-export type { BusOptions, ConnectConfig, DriverName, DriverOptions } from './connect-types.js'
+export { connect } from './connect.js'
+export type {
+  BusOptions,
+  Connect,
+  ConnectConfig,
+  DriverName,
+  DriverOptions,
+  ModuleConfig,
+} from './connect-types.js'
 export type * from './dead-letter.js'
 export type { Duration } from './duration.js'
 export * from './errors.js'
 export type { BusEvents } from './events.js'
 export { consoleLogger, type Logger, silentLogger } from './logger.js'
+export { type MemoryConnection, memory } from './memory/index.js'
 export type { MemoryOptions } from './memory/options.js'
 export type { Headers, Message } from './message.js'
-export { RetryLaterError } from './retry-later.js'
+export { deadLetter } from './middleware/dead-letter.js'
+export {
+  type DedupeStore,
+  type DeduplicateOptions,
+  deduplicate,
+  MemoryDedupeStore,
+} from './middleware/deduplicate.js'
+export { logging } from './middleware/logging.js'
+export { retry } from './middleware/retry.js'
+export { timeout } from './middleware/timeout.js'
+export { RetryLaterError, type RetryLaterOptions } from './retry-later.js'
 export { type Topic, type TopicLike, type TopicOptions, topic } from './topic.js'
+export { type Drainable, runWorker, type WorkerOptions } from './worker.js'

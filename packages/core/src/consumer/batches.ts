@@ -1,0 +1,123 @@
+import type { BatchContext, BatchHandler } from '../api.js'
+import type { Clock, Timer } from '../clock.js'
+import { OptionError } from '../errors.js'
+import type { Message } from '../message.js'
+import type { Context } from './context.js'
+import { HandBack } from './hand-back.js'
+import { marker } from './in-handler.js'
+
+/** A delivery that waits for its batch, and how to tell what became of it. */
+interface Member {
+  readonly context: Context
+  resolve(): void
+  reject(error: unknown): void
+}
+
+/**
+ * Gathers single deliveries into batches. Each delivery's own handler call lasts until its batch was handled, so that retry,
+ * dead letters, order and draining are those of single messages.
+ */
+export class Batches {
+  readonly #handler: BatchHandler<unknown>
+  readonly #size: number
+  readonly #waitMs: number
+  readonly #concurrency: number
+  readonly #clock: Clock
+  #gathering: Member[] = []
+  #running = 0
+  #due = false
+  #timer: Timer | undefined
+  #closing = false
+
+  constructor(
+    handler: BatchHandler<unknown>,
+    options: { readonly size: number; readonly waitMs: number; readonly concurrency: number },
+    clock: Clock,
+  ) {
+    this.#handler = handler
+    this.#size = options.size
+    this.#waitMs = options.waitMs
+    this.#concurrency = options.concurrency
+    this.#clock = clock
+  }
+
+  readonly add = (_payload: unknown, context: Context): Promise<void> =>
+    new Promise((resolve, reject) => {
+      if (this.#closing) return reject(new HandBack())
+      this.#gathering.push({ context, resolve, reject })
+      if (this.#gathering.length === 1) {
+        this.#timer = this.#clock.setTimer(() => {
+          this.#due = true
+          this.#run()
+        }, this.#waitMs)
+      }
+      this.#run()
+    })
+
+  /** Hands back what waits for a batch; batches that run go on. */
+  close(): void {
+    this.#closing = true
+    this.#timer?.cancel()
+    for (const member of this.#gathering.splice(0)) member.reject(new HandBack())
+  }
+
+  #run(): void {
+    while (this.#running < this.#concurrency && this.#gathering.length > 0) {
+      if (!this.#due && this.#gathering.length < this.#size) return
+      const batch = this.#gathering.splice(0, this.#size)
+      this.#timer?.cancel()
+      this.#due = false
+      if (this.#gathering.length > 0) {
+        this.#timer = this.#clock.setTimer(() => {
+          this.#due = true
+          this.#run()
+        }, this.#waitMs)
+      }
+      this.#running++
+      void this[marker](batch)
+    }
+  }
+
+  async [marker](batch: readonly Member[]): Promise<void> {
+    const alive = batch.filter((member) => !member.context.revoked)
+    for (const member of batch) if (member.context.revoked) member.resolve()
+    if (alive.length > 0) await this.#handle(alive)
+    this.#running--
+    this.#run()
+  }
+
+  async #handle(batch: readonly Member[]): Promise<void> {
+    const failures = new Map<number, unknown>()
+    const first = batch[0]!.context
+    const messages = batch.map((member) => member.context.message)
+    const context: BatchContext = {
+      messages: messages as readonly Message[],
+      topic: first.topic,
+      group: first.group,
+      signal: AbortSignal.any(batch.map((member) => member.context.signal)),
+      publish: first.host.publish,
+      fail(index, error) {
+        if (!(index in batch)) {
+          throw new OptionError(
+            `fail(${index}): the batch has the messages 0 to ${batch.length - 1}`,
+          )
+        }
+        failures.set(index, error)
+      },
+    }
+    let thrown: { readonly error: unknown } | undefined
+    try {
+      await this.#handler(
+        messages.map((message) => message.payload),
+        context,
+      )
+    } catch (error) {
+      thrown = { error }
+    }
+    batch.forEach((member, index) => {
+      if (failures.has(index)) member.reject(failures.get(index))
+      else if (thrown !== undefined) member.reject(thrown.error)
+      else member.resolve()
+    })
+  }
+}

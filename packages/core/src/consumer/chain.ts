@@ -1,0 +1,48 @@
+import type { ConsumeMiddleware } from '../api.js'
+import { compose } from '../middleware/compose.js'
+import { immediately } from '../middleware/immediately.js'
+import { retryWith } from '../middleware/retry.js'
+import { timeoutAfter } from '../middleware/timeout.js'
+import { decode, validate } from '../payload.js'
+import { isPromise, type MaybePromise } from '../promise.js'
+import type { Topic } from '../topic.js'
+import type { Context } from './context.js'
+import type { Settings } from './settings.js'
+
+type Chain = (context: Context) => MaybePromise<unknown>
+
+/**
+ * Everything that one attempt goes through, composed once: failure middleware of the user's own (the default policy is
+ * applied by the runtime to what comes out of the chain), decoding and validation, the bus's and the subscription's middleware,
+ * the timeout, the handler.
+ */
+export function buildChain(
+  topic: Topic<never, unknown>,
+  settings: Settings,
+  busMiddleware: readonly ConsumeMiddleware[],
+  handler: (payload: unknown, context: Context) => unknown,
+  ordered: boolean,
+): Chain {
+  const outer: ConsumeMiddleware[] = []
+  if (settings.customDeadLetter) outer.push(settings.customDeadLetter)
+  if (settings.customRetry) outer.push(settings.customRetry)
+  else if (settings.customDeadLetter) outer.push(retryWith(settings.retry))
+  if (!settings.customRetry && settings.retry.immediate > 0) outer.push(immediately(settings.retry))
+  const inner = [...busMiddleware, ...settings.middleware]
+  if (settings.timeoutMs !== undefined) inner.push(timeoutAfter(settings.timeoutMs, ordered))
+
+  const handle = (context: Context) => handler(context.payload, context) as MaybePromise<void>
+  const rest = compose(inner, handle as never, outer.length) as unknown as Chain
+  const decoded: Chain = (context) => {
+    const payload = validate(topic, decode(topic, context.incoming.message.body), 'a message of')
+    if (isPromise(payload)) {
+      return payload.then((value) => {
+        context.payload = value
+        return rest(context)
+      })
+    }
+    context.payload = payload
+    return rest(context)
+  }
+  return compose(outer, decoded as never) as unknown as Chain
+}

@@ -1,0 +1,195 @@
+import { type Clock, sleep } from '../clock.js'
+import type { DeadLetterReason } from '../dead-letter.js'
+import type { Driver, DriverSubscription, RetryRequest } from '../driver.js'
+import { toError } from '../errors.js'
+import type { EventSources } from '../events.js'
+import type { Logger } from '../logger.js'
+import { isPromise, type MaybePromise } from '../promise.js'
+import { RetryLaterError } from '../retry-later.js'
+import type { CircuitView } from './circuit-view.js'
+import type { Context } from './context.js'
+import { describeFailure } from './failure.js'
+import type { Settings } from './settings.js'
+
+/** Pauses between attempts to settle, in milliseconds. */
+const firstPause = 50
+const longestPause = 5000
+
+/** Reasons that say that the key's order is broken by a failure; an unreadable message says nothing of its key. */
+const opensCircuit: ReadonlySet<DeadLetterReason> = new Set([
+  'exhausted',
+  'permanent',
+  'delivery-limit',
+  'parked',
+])
+
+export interface SettlerDeps {
+  readonly driver: Driver
+  readonly clock: Clock
+  readonly events: EventSources
+  readonly logger: Logger
+  readonly settings: Settings
+  readonly circuits: CircuitView | undefined
+  /** Aborts when nothing may be tried again. */
+  readonly ended: AbortSignal
+}
+
+/**
+ * Settles deliveries, each once. A settlement whose durable step fails is tried again until it succeeds, the delivery is
+ * taken away, or closing runs out of time: in between the original stays unsettled at the broker.
+ */
+export class Settler {
+  subscription!: DriverSubscription
+
+  constructor(private readonly deps: SettlerDeps) {}
+
+  /** The fast path: settles at once if the driver does. */
+  ack(context: Context): MaybePromise<boolean> {
+    if (context.settlement !== 'open') return false
+    context.settlement = 'settling'
+    try {
+      const taken = this.subscription.ack(context.incoming)
+      if (!isPromise(taken)) return this.#settled(context, taken)
+      return this.#persist(context, () => this.subscription.ack(context.incoming), taken)
+    } catch (error) {
+      return this.#persist(
+        context,
+        () => this.subscription.ack(context.incoming),
+        Promise.reject(error),
+      )
+    }
+  }
+
+  async retry(context: Context, delayMs: number, error: Error): Promise<boolean> {
+    if (context.settlement !== 'open') return false
+    const { settings, driver, clock, events } = this.deps
+    const request: RetryRequest = {
+      delayMs,
+      attempt: context.attempt + (error instanceof RetryLaterError && !error.counted ? 0 : 1),
+      firstFailedAt: context.firstFailedAt ?? clock.now(),
+      hold: settings.hold && context.key !== undefined,
+    }
+    const { capabilities } = driver
+    const holder = request.hold ? capabilities.orderedRetry : capabilities.retry
+    context.settlement = 'settling'
+    let taken: boolean
+    if (holder === 'process') {
+      context.again = { request, dueAt: clock.now() + delayMs }
+      taken = this.#settled(context, !context.revoked)
+    } else {
+      taken = await this.#persist(context, () => this.subscription.retry(context.incoming, request))
+    }
+    if (taken && events.retried.active)
+      events.retried.emit({ ...this.#about(context), error, delayMs })
+    return taken
+  }
+
+  /** To the dead letters, or away if the policy keeps none. */
+  async bury(context: Context, error: Error, reason: DeadLetterReason): Promise<boolean> {
+    if (context.settlement !== 'open') return false
+    const { settings, clock, events, logger } = this.deps
+    context.settlement = 'settling'
+    const { id, key } = context.incoming.message
+    const event = settings.deadLetter.keep ? events['dead-lettered'] : events.discarded
+    const now = clock.now()
+    const failure = describeFailure(
+      error,
+      reason,
+      {
+        attempts: context.attempt,
+        topic: context.topic,
+        group: context.group,
+        firstFailedAt: context.firstFailedAt ?? now,
+        lastFailedAt: now,
+      },
+      settings.deadLetter.maxStack,
+    )
+    const taken = await this.#persist(context, async () => {
+      // First the circuit: a crash in between then parks this message too, instead of letting its successors pass.
+      if (key !== undefined && (reason !== 'parked' || context.trial) && opensCircuit.has(reason)) {
+        await this.#open(context, key, failure.errorMessage)
+      }
+      if (settings.deadLetter.keep) return this.subscription.deadLetter(context.incoming, failure)
+      return this.subscription.ack(context.incoming)
+    })
+    if (!taken) return false
+    if (event.active) event.emit({ ...this.#about(context), error, reason })
+    if (!settings.deadLetter.keep) {
+      logger.warn(`message ${id} of '${context.topic}' was discarded in group '${context.group}'`, {
+        reason,
+        error: failure.errorMessage,
+      })
+    }
+    return true
+  }
+
+  async #open(context: Context, key: string, why: string): Promise<void> {
+    if (this.deps.circuits === undefined) return
+    await this.deps.circuits.open(key, why)
+    const { topic, group } = context
+    const { events, driver } = this.deps
+    if (events.circuit.active)
+      events.circuit.emit({ driver: driver.name, topic, group, key, state: 'open' })
+  }
+
+  /** Gives deliveries back that were not started, or whose start doesn't count. */
+  async handBack(contexts: readonly Context[]): Promise<void> {
+    const open = contexts.filter((context) => context.settlement === 'open' && !context.revoked)
+    if (open.length === 0) return
+    for (const context of open) context.settlement = 'settling'
+    const { driver, events, logger, settings } = this.deps
+    try {
+      await this.subscription.release(open.map((context) => context.incoming))
+    } catch (error) {
+      // Nothing is lost: what isn't released comes back when the subscription closes or the lease lapses.
+      logger.warn(
+        `handing back ${open.length} messages failed; they return when the subscription ends`,
+        {
+          error: toError(error).message,
+        },
+      )
+    }
+    for (const context of open) this.#settled(context, true)
+    if (events.returned.active) {
+      const { topic, group } = settings.spec
+      events.returned.emit({ driver: driver.name, topic, group, count: open.length })
+    }
+  }
+
+  #settled(context: Context, taken: boolean): boolean {
+    context.settlement = taken ? 'settled' : 'lost'
+    context.onSettled?.()
+    return taken
+  }
+
+  async #persist(
+    context: Context,
+    step: () => MaybePromise<boolean>,
+    first?: Promise<boolean>,
+  ): Promise<boolean> {
+    const { events, logger, clock, ended } = this.deps
+    for (let failures = 0; ; failures++) {
+      try {
+        return this.#settled(context, await (failures === 0 && first ? first : step()))
+      } catch (thrown) {
+        const error = toError(thrown)
+        if (events['settle-failed'].active)
+          events['settle-failed'].emit({ ...this.#about(context), error })
+        logger.warn(`settling message ${context.incoming.message.id} failed; it stays unsettled`, {
+          topic: context.topic,
+          group: context.group,
+          error: error.message,
+        })
+      }
+      if (!context.revoked) {
+        await sleep(clock, Math.min(longestPause, firstPause * 2 ** Math.min(failures, 10)), ended)
+      }
+      if (context.revoked || ended.aborted) return this.#settled(context, false)
+    }
+  }
+
+  #about(context: Context) {
+    const { topic, group, attempt, incoming } = context
+    return { driver: this.deps.driver.name, topic, group, attempt, message: incoming.message }
+  }
+}

@@ -1,0 +1,85 @@
+import type { DriverConfig, DriverModule } from '../driver.js'
+import { ConnectionError, OptionError } from '../errors.js'
+import { checkOptions } from '../options.js'
+import { MemoryBroker } from './broker.js'
+import { MemoryDriver } from './driver.js'
+import type { MemoryOptions } from './options.js'
+
+export type { MemoryBroker, MemoryFaults } from './broker.js'
+export type { MemoryConnection } from './driver.js'
+
+const defaults: Required<MemoryOptions> = {
+  name: '',
+  retain: 10_000,
+  maxBacklog: 1_000_000,
+  maxBytes: 64 * 1024 * 1024,
+  dedupeWindow: 0,
+  partitions: 0,
+}
+
+const names = Object.keys(defaults) as (keyof MemoryOptions & string)[]
+const numbers = names.filter((name) => name !== 'name')
+
+/** Named brokers live as long as the process, as a server would. */
+const brokers = new Map<string, MemoryBroker>()
+
+function readUrl(url: string): MemoryOptions {
+  const parsed = new URL(url)
+  const options: Record<string, unknown> = {}
+  const name = decodeURIComponent(parsed.host + parsed.pathname.replace(/\/$/, ''))
+  if (name !== '') options.name = name
+  checkOptions(`the URL ${url}`, Object.fromEntries(parsed.searchParams), numbers)
+  for (const [key, value] of parsed.searchParams) options[key] = Number(value)
+  return options
+}
+
+function readOptions(config: DriverConfig<MemoryOptions>): Required<MemoryOptions> {
+  const options = { ...defaults, ...(config.url ? readUrl(config.url) : {}), ...config.options }
+  for (const name of numbers) {
+    const value = options[name]
+    if (!Number.isInteger(value) || Number(value) < 0) {
+      throw new OptionError(`the memory driver's ${name} must be a whole number ≥ 0, not ${value}`)
+    }
+  }
+  return options
+}
+
+function brokerFor(options: Required<MemoryOptions>, config: DriverConfig<MemoryOptions>) {
+  const { name } = options
+  if (name === '') return new MemoryBroker(config.clock, options)
+  let broker = brokers.get(name)
+  if (broker === undefined) {
+    broker = new MemoryBroker(config.clock, options)
+    brokers.set(name, broker)
+  }
+  return broker
+}
+
+function untilRunning(broker: MemoryBroker, config: DriverConfig<MemoryOptions>): Promise<void> {
+  if (broker.running) return Promise.resolve()
+  return new Promise((resolve, reject) => {
+    const timer = config.clock.setTimer(() => {
+      forget()
+      reject(
+        new ConnectionError(`the memory broker did not start within ${config.connectTimeoutMs} ms`),
+      )
+    }, config.connectTimeoutMs)
+    const forget = broker.onStart(() => {
+      timer.cancel()
+      forget()
+      resolve()
+    })
+  })
+}
+
+/** The in-memory driver: a broker inside this process, with every capability that needs no disk. */
+export const memory: DriverModule<MemoryOptions> = {
+  name: 'memory',
+  schemes: ['memory'],
+  options: names,
+  async connect(config) {
+    const broker = brokerFor(readOptions(config), config)
+    await untilRunning(broker, config)
+    return new MemoryDriver(broker, config)
+  },
+}
