@@ -19,6 +19,7 @@ const INSIDE = '/srv'
 
 const BUILD = `set -e
 target=$(mktemp -d)
+trap 'umount -R "$target"; rmdir "$target"' EXIT
 mount --bind "$1" "$target"
 debootstrap --variant=minbase "$2" "$target" "$3"
 printf '#!/bin/sh\\nexit 101\\n' > "$target/usr/sbin/policy-rc.d"

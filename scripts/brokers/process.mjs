@@ -32,7 +32,7 @@ export function inspect(pid) {
 }
 
 /** @returns {Entry[]} */
-export function listProcesses() {
+function listProcesses() {
   if (!LINUX) return listByPs(['-A'])
   return readdirSync('/proc').flatMap((name) => {
     const entry = /^\d+$/.test(name) ? inspect(Number(name)) : undefined
@@ -93,7 +93,7 @@ export function isStopped(ident) {
  * @param {import('./types.mjs').Ident} ident
  * @returns {import('./types.mjs').Ident[]}
  */
-export function family(ident) {
+function family(ident) {
   const leader = inspect(ident.pid)
   if (leader && leader.startTime !== ident.startTime) return []
   const all = listProcesses()
@@ -113,7 +113,7 @@ export function family(ident) {
  * @param {import('./types.mjs').Ident[]} idents
  * @param {NodeJS.Signals} signal
  */
-export function signalAll(idents, signal) {
+function signalAll(idents, signal) {
   for (const ident of idents) {
     if (!isAlive(ident)) continue
     try {
