@@ -18,7 +18,14 @@ export { formatMatrix } from './matrix.js'
 export { ConsumerProcess, type ConsumerProcessOptions } from './process/consumer-process.js'
 export type { Handling, Member, MemberSpec } from './process/protocol.js'
 export { type Direction, TcpProxy, type TcpProxyOptions } from './proxy.js'
-export { type CheckResult, formatResult, formatSummary, kitVersion, type Report } from './report.js'
+export {
+  type CheckResult,
+  forDocs,
+  formatResult,
+  formatSummary,
+  kitVersion,
+  type Report,
+} from './report.js'
 export { examine, type RunOptions, runCheck, runConformance, type Subject, select } from './run.js'
 export type {
   ConformanceTarget,
