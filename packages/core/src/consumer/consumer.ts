@@ -239,7 +239,8 @@ export class Consumer implements Subscription, ContextHost {
   #start(context: Context): void {
     context.slot = this.#running.length
     this.#running.push(context)
-    context.startedAt = this.clock.now()
+    const { events } = this.deps
+    if (events.handled.active) context.startedAt = this.clock.now()
     const { maxDeliveries } = this.settings.retry
     if (context.deliveries > maxDeliveries) {
       const error = new PermanentError(
@@ -250,7 +251,6 @@ export class Consumer implements Subscription, ContextHost {
       return
     }
     if (this.#circuits !== undefined && !this.#passes(context, this.#circuits)) return
-    const { events } = this.deps
     if (events.started.active) events.started.emit(this.#about(context))
     longshoreRunsHandler(this.#chain, context, this.#outcome)
   }

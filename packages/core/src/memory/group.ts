@@ -15,6 +15,8 @@ interface Waiting {
   readonly rank: number
 }
 
+const ready = Promise.resolve()
+
 /** A group of one topic: its queue, its delayed retries, its dead letters and its members. */
 export class MemoryGroup {
   readonly members: Member[] = []
@@ -168,7 +170,7 @@ export class MemoryGroup {
   schedule(): void {
     if (this.#scheduled) return
     this.#scheduled = true
-    queueMicrotask(this.#dispatch)
+    void ready.then(this.#dispatch)
   }
 
   readonly #dispatch = (): void => {

@@ -25,6 +25,9 @@ const batchSize = 512
 const firstPause = 20
 const longestPause = 1000
 
+/** For microtasks: cheaper than queueMicrotask, which makes an async resource for each. */
+const ready = Promise.resolve()
+
 type Settle = (outcome: PublishOutcome) => void
 
 /** One message on its way out. */
@@ -44,11 +47,22 @@ class Entry implements OutgoingMessage {
     readonly priority: number | undefined,
     readonly ttlMs: number | undefined,
     readonly seq: number,
-    readonly startedAt: number,
     readonly deadlineAt: number,
     readonly signal: AbortSignal | undefined,
-    readonly settle: Settle,
+    /** Whoever waits: a promise's two ends, or one callback for both outcomes. */
+    readonly waiter: Settle | ((published: Published) => void),
+    readonly reject: ((error: LongshoreError) => void) | undefined,
   ) {}
+
+  tell(outcome: PublishOutcome): void {
+    if (this.reject === undefined) (this.waiter as Settle)(outcome)
+    else if (outcome.status === 'confirmed') this.confirm(outcome.id)
+    else this.reject(outcome.error)
+  }
+
+  confirm(id: string): void {
+    ;(this.waiter as (published: Published) => void)({ id })
+  }
 }
 
 export interface SendOptions {
@@ -120,35 +134,42 @@ export class Outgoing {
 
   /** Sends a message; rejects with a typed error if it was not confirmed. */
   send(message: WireMessage, options: SendOptions): Promise<Published> {
-    return new Promise((resolve, reject) => {
-      this.add(message, options, (outcome) => {
-        if (outcome.status === 'confirmed') resolve({ id: outcome.id })
-        else reject(outcome.error)
-      })
+    return new Promise((confirmed, failed) => {
+      this.#add(message, options, confirmed, failed)
     })
   }
 
-  /** The same with a callback, called once and never from within this call unless it fails at once. */
+  /** The same with a callback, called once. Time counts from the message's timestamp. */
   add(message: WireMessage, options: SendOptions, settle: Settle): void {
-    const now = this.clock.now()
+    this.#add(message, options, settle, undefined)
+  }
+
+  #add(
+    message: WireMessage,
+    options: SendOptions,
+    waiter: Settle | ((published: Published) => void),
+    reject: ((error: LongshoreError) => void) | undefined,
+  ): void {
     const { delayMs, priority, ttlMs, signal } = options
-    const deadlineAt = now + options.deadlineMs
+    const deadlineAt = message.timestamp + options.deadlineMs
+    const seq = this.#seq++
     const entry = new Entry(
       message,
       delayMs,
       priority,
       ttlMs,
-      this.#seq++,
-      now,
+      seq,
       deadlineAt,
       signal,
-      settle,
+      waiter,
+      reject,
     )
     if (signal !== undefined) {
       if (signal.aborted) return this.#aborted(entry)
       entry.onAbort = () => this.#aborted(entry)
       signal.addEventListener('abort', entry.onAbort, { once: true })
     }
+    if (this.#closed) return this.#expire(entry)
     if (deadlineAt < this.#sweepAt) this.#sweepBy(deadlineAt)
     if (!this.#fits(entry) || this.#blocked.size > 0) this.#full(entry)
     else this.#accept(entry)
@@ -215,7 +236,7 @@ export class Outgoing {
   #schedule(): void {
     if (this.#scheduled || this.#pause !== undefined) return
     this.#scheduled = true
-    queueMicrotask(this.#flush)
+    void ready.then(this.#flush)
   }
 
   readonly #flush = (): void => {
@@ -290,7 +311,7 @@ export class Outgoing {
 
   #confirmed(entry: Entry): void {
     if (this.events.published.active) {
-      const durationMs = this.clock.now() - entry.startedAt
+      const durationMs = this.clock.now() - entry.message.timestamp
       this.events.published.emit({ driver: this.driver.name, message: entry.message, durationMs })
     }
     this.#finish(entry, { status: 'confirmed', id: entry.message.id })
@@ -314,7 +335,7 @@ export class Outgoing {
         error,
       })
     }
-    entry.settle(outcome)
+    entry.tell(outcome)
     this.#admit()
     if (this.#waiting.size > 0) this.#schedule()
     if (this.#size === 0 && this.#blocked.size === 0)

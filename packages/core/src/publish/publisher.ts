@@ -186,7 +186,7 @@ export class Publisher {
     const publication = new Publication(
       topic as unknown as Topic<never, never>,
       options.id ?? newId(this.clock.now()),
-      this.#key(topic, payload, options),
+      this.#keyIfAny(topic, payload, options),
       payload,
       { ...options.headers },
       send.delayMs,
@@ -226,6 +226,19 @@ export class Publisher {
       )
     }
     return key === undefined ? undefined : this.#checkKey(topic.name, key)
+  }
+
+  /** For middleware to see; what is wrong is raised after validation, where it belongs. */
+  #keyIfAny<In>(
+    topic: Topic<In, never> | Topic<In, unknown>,
+    payload: In,
+    options: MessageOptions,
+  ) {
+    try {
+      return this.#key(topic, payload, options)
+    } catch {
+      return undefined
+    }
   }
 
   #checkKey(topic: string, key: unknown): string {
