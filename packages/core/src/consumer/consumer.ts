@@ -9,17 +9,20 @@ import type { Clock, Timer } from '../clock.js'
 import type { DeadLetterReason } from '../dead-letter.js'
 import type { Driver, DriverSubscription, IncomingDelivery } from '../driver.js'
 import { type Duration, toMs } from '../duration.js'
-import { CloseInHandlerError, PermanentError, toError, wrapDriverError } from '../errors.js'
+import { PermanentError, toError, wrapDriverError } from '../errors.js'
 import type { EventSources } from '../events.js'
 import type { Logger } from '../logger.js'
 import { isPromise, type MaybePromise } from '../promise.js'
 import type { Topic } from '../topic.js'
+import { Announcer } from './announcer.js'
 import { buildChain } from './chain.js'
 import { CircuitView } from './circuit-view.js'
 import { Context, type ContextHost } from './context.js'
 import { backoff, decide, exhaustedReason } from './failure.js'
 import { HandBack } from './hand-back.js'
-import { calledFromHandler, marker } from './in-handler.js'
+import { Holds } from './holds.js'
+import { calledFromHandler, closeInHandler, type Outcome, runHandler } from './in-handler.js'
+import { Pool } from './pool.js'
 import { LaneSchedule, PlainSchedule, type Schedule } from './schedule.js'
 import type { Settings } from './settings.js'
 import { Settler } from './settler.js'
@@ -34,12 +37,16 @@ export interface ConsumerDeps {
   onEnd(consumer: Consumer): void
 }
 
+/** How long closing waits for handlers unless told otherwise, in milliseconds. */
+export const closeMs = 30_000
+
 /** How long the driver may take to leave, beyond the timeout of `close`, in milliseconds. */
 const leaveMs = 1000
 
 /**
- * The consumer runtime: takes what a driver pushes, runs it within its bounds, and settles each delivery once. Order of
- * life: `start`, then deliveries come; `close` stops the intake, hands back, waits, leaves.
+ * The consumer runtime: takes what a driver pushes, runs it within its bounds, and settles each delivery once. One file
+ * over the usual length, as it is one state machine: `start`, then deliveries come; `close` stops the intake, hands back,
+ * waits, leaves.
  */
 export class Consumer implements Subscription, ContextHost {
   /** Called when closing begins, for those who hold started deliveries back. */
@@ -52,18 +59,18 @@ export class Consumer implements Subscription, ContextHost {
   readonly #schedule: Schedule
   readonly #settler: Settler
   readonly #circuits: CircuitView | undefined
-  readonly #running: Context[] = []
-  /** Retries that wait in this process, each with the timer that ends its wait. */
-  readonly #waiting = new Map<Context, Timer>()
+  readonly #announce: Announcer
+  readonly #running = new Pool()
+  readonly #holds: Holds
   readonly #ended = new AbortController()
   #subscription!: DriverSubscription
   #state: SubscriptionState = 'running'
+  /** Deliveries that the broker waits for us to settle. */
   #unsettled = 0
   #pumping = false
   #heartbeat: Timer | undefined
   #tripped: Timer | undefined
   #closing: Promise<CloseReport> | undefined
-  #whenIdle: (() => void) | undefined
   #finish!: { resolve: () => void; reject: (error: unknown) => void }
 
   constructor(
@@ -79,18 +86,19 @@ export class Consumer implements Subscription, ContextHost {
     this.ordered = spec.order === 'key'
     this.#chain = buildChain(of, settings, deps.middleware, handler, this.ordered)
     this.#schedule = this.ordered ? new LaneSchedule() : new PlainSchedule()
+    this.#holds = new Holds(clock, (context) => this.#runAgain(context))
+    this.#announce = new Announcer(events, driver.name, spec.topic, spec.group)
     if (circuits !== undefined) {
       this.#circuits = new CircuitView(circuits, spec.topic, spec.group, settings.coolDownMs, clock)
     }
-    const ended = this.#ended.signal
     this.#settler = new Settler({
       driver,
       clock,
-      events,
+      announce: this.#announce,
       logger,
       settings,
       circuits: this.#circuits,
-      ended,
+      ended: this.#ended.signal,
     })
     this.done = new Promise((resolve, reject) => {
       this.#finish = { resolve, reject }
@@ -111,7 +119,7 @@ export class Consumer implements Subscription, ContextHost {
   }
 
   get running(): number {
-    return this.#running.length
+    return this.#running.size
   }
 
   get openCircuits(): number {
@@ -120,8 +128,8 @@ export class Consumer implements Subscription, ContextHost {
 
   async start(): Promise<void> {
     const { signal, spec } = this.settings
-    await this.#circuits?.start()
     try {
+      await this.#circuits?.start()
       this.#subscription = await this.deps.driver.subscribe(spec, {
         deliver: (batch) => this.#deliver(batch),
         revoke: (deliveries, reason) => this.#revoke(deliveries, reason),
@@ -132,10 +140,12 @@ export class Consumer implements Subscription, ContextHost {
       throw wrapDriverError(error, `subscribing to '${spec.topic}' as group '${spec.group}'`)
     }
     this.#settler.subscription = this.#subscription
-    if (signal?.aborted) void this.#end(0)
-    else signal?.addEventListener('abort', () => void this.#end(closeMs), { once: true })
+    if (signal?.aborted) void this.end(0)
+    else signal?.addEventListener('abort', this.#onAbort, { once: true })
     this.#pump()
   }
+
+  readonly #onAbort = (): void => void this.end(closeMs)
 
   // --- Deliveries come and go ---
 
@@ -152,56 +162,45 @@ export class Consumer implements Subscription, ContextHost {
 
   #revoke(deliveries: readonly IncomingDelivery[], reason: string): void {
     const lost = new Set(deliveries)
-    const { events, driver } = this.deps
-    const tell = (context: Context) => {
+    const isLost = (context: Context) => lost.has(context.incoming)
+    const revoke = (context: Context) => {
       context.revoke(reason)
-      if (!events.revoked.active) return
-      const { topic, group, attempt, incoming } = context
-      const { message } = incoming
-      events.revoked.emit({ driver: driver.name, topic, group, attempt, message, reason })
+      this.#announce.revoked(context, reason)
     }
     // A running handler keeps its lane until it ends: no second one of its key may start beside it.
-    for (const context of this.#running) if (lost.has(context.incoming)) tell(context)
-    for (const context of [...this.#waiting.keys()]) {
-      if (!lost.has(context.incoming)) continue
-      tell(context)
-      this.#forget(context)
+    for (const context of [...this.#running].filter(isLost)) revoke(context)
+    for (const context of this.#holds.take(isLost)) {
+      revoke(context)
+      this.#leaves(context)
     }
-    const kept: Context[] = []
     for (const context of this.#schedule.drain()) {
-      if (!lost.has(context.incoming)) {
-        kept.push(context)
+      if (!isLost(context)) {
+        this.#schedule.add(context)
         continue
       }
-      tell(context)
+      revoke(context)
       this.#unsettled--
     }
-    for (const context of kept) this.#schedule.add(context)
     this.#pump()
   }
 
-  /** Ends a wait for a retry in this process. */
-  #forget(context: Context): void {
-    this.#waiting.get(context)?.cancel()
-    this.#waiting.delete(context)
+  /** A started delivery is over for this consumer: settled, handed back or lost. */
+  #leaves(context: Context): void {
     this.#unsettled--
     this.#schedule.done(context)
   }
 
   #failed(error: unknown): void {
     if (this.#closing !== undefined) return
+    const { topic, group } = this
     const wrapped = wrapDriverError(
       error,
-      `the subscription of '${this.topic}' as group '${this.group}' ended`,
+      `the subscription of '${topic}' as group '${group}' ended`,
     )
-    this.deps.logger.error(wrapped.message, {
-      topic: this.topic,
-      group: this.group,
-      code: wrapped.code,
-    })
+    this.deps.logger.error(wrapped.message, { topic, group, code: wrapped.code })
     this.#state = 'failed'
     this.#finish.reject(wrapped)
-    void this.#end(closeMs)
+    void this.end(closeMs)
   }
 
   #beat(): void {
@@ -224,7 +223,7 @@ export class Consumer implements Subscription, ContextHost {
     // Settling at once comes back here: the loop that is running goes on, so that the stack stays flat.
     if (this.#pumping || this.#subscription === undefined) return
     this.#pumping = true
-    while (this.#running.length < this.settings.concurrency && this.#mayStart()) {
+    while (this.#running.size < this.settings.concurrency && this.#mayStart()) {
       const context = this.#schedule.next()
       if (context === undefined) break
       this.#start(context)
@@ -237,10 +236,8 @@ export class Consumer implements Subscription, ContextHost {
   }
 
   #start(context: Context): void {
-    context.slot = this.#running.length
-    this.#running.push(context)
-    const { events } = this.deps
-    if (events.handled.active) context.startedAt = this.clock.now()
+    this.#running.add(context)
+    if (this.#announce.timed) context.startedAt = this.clock.now()
     const { maxDeliveries } = this.settings.retry
     if (context.deliveries > maxDeliveries) {
       const error = new PermanentError(
@@ -251,8 +248,8 @@ export class Consumer implements Subscription, ContextHost {
       return
     }
     if (this.#circuits !== undefined && !this.#passes(context, this.#circuits)) return
-    if (events.started.active) events.started.emit(this.#about(context))
-    longshoreRunsHandler(this.#chain, context, this.#outcome)
+    this.#announce.started(context)
+    runHandler(this.#chain, context, this.#outcome)
   }
 
   /** Whether the key's circuit lets the message through; if not, it is parked. */
@@ -262,20 +259,14 @@ export class Consumer implements Subscription, ContextHost {
     if (key === undefined || state === 'closed') return true
     if (state === 'half-open') {
       context.trial = true
-      this.#tellCircuit(key, 'half-open')
+      this.#announce.circuit(key, 'half-open')
       return true
     }
     const error = new PermanentError(
-      `the circuit of key '${key}' is open: an earlier message of it failed`,
+      `the circuit of key '${key}' is open: an earlier message failed`,
     )
     void this.#settleAndFinish(context, this.#settler.bury(context, error, 'parked'))
     return false
-  }
-
-  #tellCircuit(key: string, state: 'open' | 'half-open' | 'closed'): void {
-    const { events, driver } = this.deps
-    if (!events.circuit.active) return
-    events.circuit.emit({ driver: driver.name, topic: this.topic, group: this.group, key, state })
   }
 
   readonly #outcome: Outcome = {
@@ -292,21 +283,21 @@ export class Consumer implements Subscription, ContextHost {
     }
     if (context.settlement !== 'open') return this.#finished(context)
     const acked = this.#settler.ack(context)
-    if (isPromise(acked))
+    if (isPromise(acked)) {
       void this.#settleAndFinish(
         context,
-        acked.then((ok) => this.#handled(context, ok)),
+        acked.then((taken) => this.#handled(context, taken)),
       )
-    else {
-      this.#handled(context, acked)
-      this.#finished(context)
+      return
     }
+    this.#handled(context, acked)
+    this.#finished(context)
   }
 
   async #closeCircuit(context: Context, key: string): Promise<void> {
     try {
       await this.#circuits?.close(key)
-      this.#tellCircuit(key, 'closed')
+      this.#announce.circuit(key, 'closed')
     } catch (error) {
       this.deps.logger.warn(
         `closing the circuit of key '${key}' failed; the next message tries again`,
@@ -319,19 +310,14 @@ export class Consumer implements Subscription, ContextHost {
   }
 
   #handled(context: Context, acked: boolean): void {
-    const { events } = this.deps
-    if (!acked || !events.handled.active) return
-    events.handled.emit({
-      ...this.#about(context),
-      durationMs: this.clock.now() - context.startedAt,
-    })
+    if (acked && this.#announce.timed) this.#announce.handled(context, this.clock.now())
   }
 
   async #settleAndFinish(context: Context, settling: Promise<unknown>): Promise<void> {
     try {
       await settling
     } catch (error) {
-      // Settling reports its failures itself; this is a listener's or a store's. The message stays unsettled.
+      // Settling reports its failures itself; this is something else, for instance a logger that throws.
       this.deps.logger.error(`message ${context.incoming.message.id} could not be settled`, {
         error,
       })
@@ -340,38 +326,21 @@ export class Consumer implements Subscription, ContextHost {
   }
 
   #finished(context: Context): void {
-    const last = this.#running.pop()!
-    if (last !== context) {
-      this.#running[context.slot] = last
-      last.slot = context.slot
-    }
-    if (context.again !== undefined && !context.revoked && this.#closing === undefined) {
-      this.#waitForRetry(context, context.again.dueAt)
+    const { again } = context
+    if (again !== undefined && !context.revoked && this.#closing === undefined) {
+      this.#holds.add(context, again.dueAt)
     } else {
-      this.#unsettled--
-      this.#schedule.done(context)
-      if (context.again !== undefined) void this.#release([context.incoming])
+      this.#leaves(context)
+      if (again !== undefined) void this.#release([context])
     }
-    if (this.#running.length === 0) this.#whenIdle?.()
+    this.#running.remove(context)
     this.#pump()
   }
 
-  /** The broker can't hold a retry back: it waits here, unsettled, and keeps its lane. */
-  #waitForRetry(context: Context, dueAt: number): void {
-    const timer = this.clock.setTimer(() => {
-      this.#waiting.delete(context)
-      const { request } = context.again!
-      this.#schedule.again(
-        new Context(this, context.incoming, request.attempt, request.firstFailedAt),
-      )
-      this.#pump()
-    }, dueAt - this.clock.now())
-    this.#waiting.set(context, timer)
-  }
-
-  #about(context: Context) {
-    const { topic, group, attempt, incoming } = context
-    return { driver: this.deps.driver.name, topic, group, attempt, message: incoming.message }
+  #runAgain(context: Context): void {
+    const { attempt, firstFailedAt } = context.again!.request
+    this.#schedule.again(new Context(this, context.incoming, attempt, firstFailedAt))
+    this.#pump()
   }
 
   // --- Settling, as contexts ask for it ---
@@ -409,15 +378,14 @@ export class Consumer implements Subscription, ContextHost {
       return true
     }
     const error = toError(thrown)
-    const { events, logger } = this.deps
     if (context.settlement !== 'open') {
-      logger.warn(
-        `the handler of message ${context.incoming.message.id} failed after it had settled it`,
-        { error },
-      )
+      const { id } = context.incoming.message
+      this.deps.logger.warn(`the handler of message ${id} failed after it had settled it`, {
+        error,
+      })
       return false
     }
-    if (events.failed.active) events.failed.emit({ ...this.#about(context), error })
+    this.#announce.failed(context, error)
     if (this.settings.killSwitch?.record(false)) this.#trip()
     // It is somebody else's now: not our failure to count.
     if (context.revoked) return false
@@ -426,18 +394,15 @@ export class Consumer implements Subscription, ContextHost {
     if (context.trial) return this.#bury(context, error, 'parked')
     if (customRetry !== undefined) return this.#bury(context, error, exhaustedReason(error))
     const decision = decide(retry, context.attempt, thrown, this.clock)
-    if (decision.retryInMs !== undefined)
-      return this.#settler.retry(context, decision.retryInMs, error)
-    return this.#bury(context, error, decision.reason)
+    if (decision.retryInMs === undefined) return this.#bury(context, error, decision.reason)
+    return this.#settler.retry(context, decision.retryInMs, error)
   }
 
   async #bury(context: Context, error: Error, reason: DeadLetterReason): Promise<boolean> {
+    if (this.#closing === undefined) return this.#settler.bury(context, error, reason)
     // Nothing is dead-lettered because of a shutdown: the next consumer makes the last attempt again.
-    if (this.#closing !== undefined) {
-      await this.#settler.handBack([context])
-      return true
-    }
-    return this.#settler.bury(context, error, reason)
+    await this.#settler.handBack([context])
+    return true
   }
 
   // --- Pausing ---
@@ -465,28 +430,20 @@ export class Consumer implements Subscription, ContextHost {
 
   #trip(): void {
     const { killSwitch } = this.settings
-    if (killSwitch === undefined || this.#state !== 'running' || this.#closing !== undefined) return
-    this.#tellKillSwitch('tripped', killSwitch.failureRate)
-    this.deps.logger.warn(
-      `too many failures: the subscription pauses for ${killSwitch.pauseMs} ms`,
-      {
-        topic: this.topic,
-        group: this.group,
-        failureRate: killSwitch.failureRate,
-      },
-    )
+    if (killSwitch === undefined || !this.#mayStart()) return
+    const { failureRate, pauseMs } = killSwitch
+    this.#announce.killSwitch('tripped', failureRate)
+    const { topic, group } = this
+    this.deps.logger.warn(`too many failures: the subscription pauses for ${pauseMs} ms`, {
+      topic,
+      group,
+      failureRate,
+    })
     this.#halt('tripped')
     this.#tripped = this.clock.setTimer(() => {
-      this.#tellKillSwitch('resumed', 0)
+      this.#announce.killSwitch('resumed', 0)
       this.resume()
-    }, killSwitch.pauseMs)
-  }
-
-  #tellKillSwitch(state: 'tripped' | 'resumed', failureRate: number): void {
-    const { events, driver } = this.deps
-    const event = events['kill-switch']
-    if (!event.active) return
-    event.emit({ driver: driver.name, topic: this.topic, group: this.group, state, failureRate })
+    }, pauseMs)
   }
 
   async #returnUnstarted(): Promise<void> {
@@ -495,9 +452,17 @@ export class Consumer implements Subscription, ContextHost {
     await this.#settler.handBack(unstarted)
   }
 
-  async #release(deliveries: readonly IncomingDelivery[]): Promise<void> {
+  /** Retries that wait in this process go back as they came. */
+  async #returnHeld(): Promise<void> {
+    const held = this.#holds.take(() => true)
+    for (const context of held) this.#leaves(context)
+    await this.#release(held)
+  }
+
+  async #release(contexts: readonly Context[]): Promise<void> {
+    if (contexts.length === 0) return
     try {
-      await this.#subscription.release(deliveries)
+      await this.#subscription.release(contexts.map((context) => context.incoming))
     } catch (error) {
       this.deps.logger.warn(
         'handing back messages failed; they return when the subscription ends',
@@ -512,8 +477,8 @@ export class Consumer implements Subscription, ContextHost {
 
   /** @throws CloseInHandlerError */
   close(options: { readonly timeout?: Duration } = {}): Promise<CloseReport> {
-    if (this.#running.length > 0 && calledFromHandler()) return Promise.reject(closeInHandler())
-    return this.#end(toMs(options.timeout ?? closeMs, 'close timeout'))
+    if (this.#running.size > 0 && calledFromHandler()) return Promise.reject(closeInHandler())
+    return this.end(toMs(options.timeout ?? closeMs, 'close timeout'))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -522,10 +487,6 @@ export class Consumer implements Subscription, ContextHost {
 
   /** Closing without the question who asks. */
   end(timeoutMs: number): Promise<CloseReport> {
-    return this.#end(timeoutMs)
-  }
-
-  #end(timeoutMs: number): Promise<CloseReport> {
     this.#closing ??= this.#shutDown(timeoutMs)
     return this.#closing
   }
@@ -534,60 +495,46 @@ export class Consumer implements Subscription, ContextHost {
     const failed = this.#state === 'failed'
     if (!failed) this.#state = 'closing'
     this.#tripped?.cancel()
+    this.settings.signal?.removeEventListener('abort', this.#onAbort)
     // Lets the caller's own stack end: `#closing` must be set before anything comes back here.
     await undefined
     const deadline = this.clock.now() + timeoutMs
-    let timeUp!: () => void
-    const timedOut = new Promise<void>((resolve) => {
-      timeUp = resolve
-    })
-    const timer = this.clock.setTimer(timeUp, timeoutMs)
+    const time = this.#limit(timeoutMs)
     this.onClosing?.()
-    await Promise.race([this.#quietly(this.#subscription.stop()), timedOut])
-    await Promise.race([Promise.all([this.#returnUnstarted(), this.#returnWaiting()]), timedOut])
-    const idle = new Promise<void>((resolve) => {
-      this.#whenIdle = resolve
-      if (this.#running.length === 0) resolve()
-    })
-    await Promise.race([idle, timedOut])
-    timer.cancel()
-    const abandoned = this.#running.length
-    for (const context of this.#running) {
+    await Promise.race([this.#quietly(this.#subscription.stop()), time.up])
+    await Promise.race([Promise.all([this.#returnUnstarted(), this.#returnHeld()]), time.up])
+    await Promise.race([this.#running.empty(), time.up])
+    time.cancel()
+    const abandoned = this.#running.size
+    for (const context of [...this.#running]) {
       context.revoke('closing ran out of time; the message goes to another consumer')
     }
     this.#ended.abort()
     this.#heartbeat?.cancel()
     this.#circuits?.stop()
-    await this.#leave(Math.max(leaveMs, deadline - this.clock.now()))
+    const leave = this.#limit(Math.max(leaveMs, deadline - this.clock.now()))
+    await Promise.race([this.#quietly(this.#subscription.close()), leave.up])
+    leave.cancel()
     if (!failed) this.#state = 'closed'
     if (abandoned > 0) {
-      this.deps.logger.warn(
-        `closing gave up on ${abandoned} running handlers after ${timeoutMs} ms`,
-        {
-          topic: this.topic,
-          group: this.group,
-        },
-      )
+      const { topic, group } = this
+      const what = `closing gave up on ${abandoned} running handlers after ${timeoutMs} ms`
+      this.deps.logger.warn(`${what}; a handler that awaits close() waits for itself`, {
+        topic,
+        group,
+      })
     }
     this.deps.onEnd(this)
     this.#finish.resolve()
     return { drained: abandoned === 0, abandoned }
   }
 
-  /** Retries that wait in this process go back as they came. */
-  async #returnWaiting(): Promise<void> {
-    const waiting = [...this.#waiting.keys()]
-    for (const context of waiting) this.#forget(context)
-    if (waiting.length > 0) await this.#release(waiting.map((context) => context.incoming))
-  }
-
-  async #leave(ms: number): Promise<void> {
+  #limit(ms: number): { readonly up: Promise<void>; cancel(): void } {
     let timer: Timer | undefined
-    const late = new Promise<void>((resolve) => {
+    const up = new Promise<void>((resolve) => {
       timer = this.clock.setTimer(resolve, ms)
     })
-    await Promise.race([this.#quietly(this.#subscription.close()), late])
-    timer?.cancel()
+    return { up, cancel: () => timer?.cancel() }
   }
 
   async #quietly(step: Promise<void>): Promise<void> {
@@ -599,46 +546,4 @@ export class Consumer implements Subscription, ContextHost {
       )
     }
   }
-}
-
-/** How long closing waits for handlers unless told otherwise, in milliseconds. */
-export const closeMs = 30_000
-
-export function closeInHandler(): CloseInHandlerError {
-  return new CloseInHandlerError(
-    'close() was called by a handler, and would wait for that handler; let it return first, ' +
-      'for instance: setImmediate(() => bus.close())',
-  )
-}
-
-interface Outcome {
-  succeeded(context: Context): void
-  failed(context: Context, thrown: unknown): void
-}
-
-/** Its name is what `calledFromHandler` looks for. */
-function longshoreRunsHandler(
-  chain: (context: Context) => MaybePromise<unknown>,
-  context: Context,
-  outcome: Outcome,
-): void {
-  let result: MaybePromise<unknown>
-  try {
-    result = chain(context)
-  } catch (thrown) {
-    return outcome.failed(context, thrown)
-  }
-  if (isPromise(result)) void awaitHandler[marker]!(result, context, outcome)
-  else outcome.succeeded(context)
-}
-
-const awaitHandler = {
-  async [marker](result: Promise<unknown>, context: Context, outcome: Outcome): Promise<void> {
-    try {
-      await result
-    } catch (thrown) {
-      return outcome.failed(context, thrown)
-    }
-    outcome.succeeded(context)
-  },
 }

@@ -1,4 +1,8 @@
-/** The name of the function that runs handlers; a stack that has it was called from a handler. */
+import { CloseInHandlerError } from '../errors.js'
+import { isPromise, type MaybePromise } from '../promise.js'
+import type { Context } from './context.js'
+
+/** The name of the functions that run handlers; a stack that has it was called from a handler. */
 export const marker = 'longshoreRunsHandler'
 
 /**
@@ -12,4 +16,47 @@ export function calledFromHandler(): boolean {
   const { stack } = new Error('where?')
   Error.stackTraceLimit = limit
   return stack?.includes(marker) ?? false
+}
+
+export function closeInHandler(): CloseInHandlerError {
+  return new CloseInHandlerError(
+    'close() was called by a handler, and would wait for that handler; let it return first, ' +
+      'for instance: setImmediate(() => bus.close())',
+  )
+}
+
+export interface Outcome {
+  succeeded(context: Context): void
+  failed(context: Context, thrown: unknown): void
+}
+
+type Chain = (context: Context) => MaybePromise<unknown>
+
+/** Runs the chain and tells how it ended. A chain without a promise in it ends before this returns. */
+export function runHandler(chain: Chain, context: Context, outcome: Outcome): void {
+  let result: MaybePromise<unknown>
+  try {
+    result = marked[marker](chain, context)
+  } catch (thrown) {
+    return outcome.failed(context, thrown)
+  }
+  if (isPromise(result)) void awaiting[marker](result, context, outcome)
+  else outcome.succeeded(context)
+}
+
+const marked = {
+  [marker](chain: Chain, context: Context): MaybePromise<unknown> {
+    return chain(context)
+  },
+}
+
+const awaiting = {
+  async [marker](result: Promise<unknown>, context: Context, outcome: Outcome): Promise<void> {
+    try {
+      await result
+    } catch (thrown) {
+      return outcome.failed(context, thrown)
+    }
+    outcome.succeeded(context)
+  },
 }

@@ -2,10 +2,10 @@ import { type Clock, sleep } from '../clock.js'
 import type { DeadLetterReason } from '../dead-letter.js'
 import type { Driver, DriverSubscription, RetryRequest } from '../driver.js'
 import { toError } from '../errors.js'
-import type { EventSources } from '../events.js'
 import type { Logger } from '../logger.js'
 import { isPromise, type MaybePromise } from '../promise.js'
 import { RetryLaterError } from '../retry-later.js'
+import type { Announcer } from './announcer.js'
 import type { CircuitView } from './circuit-view.js'
 import type { Context } from './context.js'
 import { describeFailure } from './failure.js'
@@ -26,7 +26,7 @@ const opensCircuit: ReadonlySet<DeadLetterReason> = new Set([
 export interface SettlerDeps {
   readonly driver: Driver
   readonly clock: Clock
-  readonly events: EventSources
+  readonly announce: Announcer
   readonly logger: Logger
   readonly settings: Settings
   readonly circuits: CircuitView | undefined
@@ -62,7 +62,7 @@ export class Settler {
 
   async retry(context: Context, delayMs: number, error: Error): Promise<boolean> {
     if (context.settlement !== 'open') return false
-    const { settings, driver, clock, events } = this.deps
+    const { settings, driver, clock, announce } = this.deps
     const request: RetryRequest = {
       delayMs,
       attempt: context.attempt + (error instanceof RetryLaterError && !error.counted ? 0 : 1),
@@ -79,18 +79,16 @@ export class Settler {
     } else {
       taken = await this.#persist(context, () => this.subscription.retry(context.incoming, request))
     }
-    if (taken && events.retried.active)
-      events.retried.emit({ ...this.#about(context), error, delayMs })
+    if (taken) announce.retried(context, error, delayMs)
     return taken
   }
 
   /** To the dead letters, or away if the policy keeps none. */
   async bury(context: Context, error: Error, reason: DeadLetterReason): Promise<boolean> {
     if (context.settlement !== 'open') return false
-    const { settings, clock, events, logger } = this.deps
+    const { settings, clock, announce, logger } = this.deps
     context.settlement = 'settling'
     const { id, key } = context.incoming.message
-    const event = settings.deadLetter.keep ? events['dead-lettered'] : events.discarded
     const now = clock.now()
     const failure = describeFailure(
       error,
@@ -107,13 +105,13 @@ export class Settler {
     const taken = await this.#persist(context, async () => {
       // First the circuit: a crash in between then parks this message too, instead of letting its successors pass.
       if (key !== undefined && (reason !== 'parked' || context.trial) && opensCircuit.has(reason)) {
-        await this.#open(context, key, failure.errorMessage)
+        await this.#open(key, failure.errorMessage)
       }
       if (settings.deadLetter.keep) return this.subscription.deadLetter(context.incoming, failure)
       return this.subscription.ack(context.incoming)
     })
     if (!taken) return false
-    if (event.active) event.emit({ ...this.#about(context), error, reason })
+    announce.buried(context, error, reason, settings.deadLetter.keep)
     if (!settings.deadLetter.keep) {
       logger.warn(`message ${id} of '${context.topic}' was discarded in group '${context.group}'`, {
         reason,
@@ -123,13 +121,10 @@ export class Settler {
     return true
   }
 
-  async #open(context: Context, key: string, why: string): Promise<void> {
+  async #open(key: string, why: string): Promise<void> {
     if (this.deps.circuits === undefined) return
     await this.deps.circuits.open(key, why)
-    const { topic, group } = context
-    const { events, driver } = this.deps
-    if (events.circuit.active)
-      events.circuit.emit({ driver: driver.name, topic, group, key, state: 'open' })
+    this.deps.announce.circuit(key, 'open')
   }
 
   /** Gives deliveries back that were not started, or whose start doesn't count. */
@@ -137,7 +132,7 @@ export class Settler {
     const open = contexts.filter((context) => context.settlement === 'open' && !context.revoked)
     if (open.length === 0) return
     for (const context of open) context.settlement = 'settling'
-    const { driver, events, logger, settings } = this.deps
+    const { announce, logger } = this.deps
     try {
       await this.subscription.release(open.map((context) => context.incoming))
     } catch (error) {
@@ -150,10 +145,7 @@ export class Settler {
       )
     }
     for (const context of open) this.#settled(context, true)
-    if (events.returned.active) {
-      const { topic, group } = settings.spec
-      events.returned.emit({ driver: driver.name, topic, group, count: open.length })
-    }
+    announce.returned(open.length)
   }
 
   #settled(context: Context, taken: boolean): boolean {
@@ -167,14 +159,13 @@ export class Settler {
     step: () => MaybePromise<boolean>,
     first?: Promise<boolean>,
   ): Promise<boolean> {
-    const { events, logger, clock, ended } = this.deps
+    const { announce, logger, clock, ended } = this.deps
     for (let failures = 0; ; failures++) {
       try {
         return this.#settled(context, await (failures === 0 && first ? first : step()))
       } catch (thrown) {
         const error = toError(thrown)
-        if (events['settle-failed'].active)
-          events['settle-failed'].emit({ ...this.#about(context), error })
+        announce.settleFailed(context, error)
         logger.warn(`settling message ${context.incoming.message.id} failed; it stays unsettled`, {
           topic: context.topic,
           group: context.group,
@@ -186,10 +177,5 @@ export class Settler {
       }
       if (context.revoked || ended.aborted) return this.#settled(context, false)
     }
-  }
-
-  #about(context: Context) {
-    const { topic, group, attempt, incoming } = context
-    return { driver: this.deps.driver.name, topic, group, attempt, message: incoming.message }
   }
 }

@@ -71,7 +71,7 @@ describe('invariant 1: acked only after the whole chain succeeded or a copy is s
       }
       await bus.subscribe(
         'orders',
-        { ...options, group: 'billing', retry: { attempts: 1 } },
+        { ...options, group: 'billing', concurrency: 2, retry: { attempts: 1 } },
         (value) => {
           if (value === 'bad') throw new Error('no')
         },
