@@ -103,7 +103,7 @@ export interface ConsumeContext<T = unknown> {
   readonly group: string
   /** From 1. */
   readonly attempt: number
-  /** How often the broker delivered this attempt, from 1; above 1 after a crash or a reconnect. */
+  /** How often the broker delivered this attempt, from 1; above 1 after a crash, a lapsed lease and, on some brokers, a reconnect. */
   readonly deliveries: number
   /** Aborts on timeout, when the delivery is taken away, and when closing runs out of time. */
   readonly signal: AbortSignal

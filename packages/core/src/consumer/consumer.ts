@@ -26,6 +26,7 @@ import { Pool } from './pool.js'
 import { LaneSchedule, PlainSchedule, type Schedule } from './schedule.js'
 import type { Settings } from './settings.js'
 import { Settler } from './settler.js'
+import { Survived } from './survived.js'
 
 export interface ConsumerDeps {
   readonly driver: Driver
@@ -62,6 +63,7 @@ export class Consumer implements Subscription, ContextHost {
   readonly #announce: Announcer
   readonly #running = new Pool()
   readonly #holds: Holds
+  readonly #survived = new Survived()
   readonly #ended = new AbortController()
   #subscription!: DriverSubscription
   #state: SubscriptionState = 'running'
@@ -165,6 +167,7 @@ export class Consumer implements Subscription, ContextHost {
     const isLost = (context: Context) => lost.has(context.incoming)
     const revoke = (context: Context) => {
       context.revoke(reason)
+      this.#survived.add(context)
       this.#announce.revoked(context, reason)
     }
     // A running handler keeps its lane until it ends: no second one of its key may start beside it.
@@ -239,7 +242,7 @@ export class Consumer implements Subscription, ContextHost {
     this.#running.add(context)
     if (this.#announce.timed) context.startedAt = this.clock.now()
     const { maxDeliveries } = this.settings.retry
-    if (context.deliveries > maxDeliveries) {
+    if (context.deliveries > maxDeliveries && this.#survived.fatal(context) > maxDeliveries) {
       const error = new PermanentError(
         `delivered ${context.deliveries} times without being settled (maxDeliveries is ${maxDeliveries}): ` +
           'it may have ended its consumers',

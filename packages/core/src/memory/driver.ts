@@ -151,7 +151,7 @@ export class MemoryDriver implements Driver, MemoryConnection {
     if (this.connected) {
       this.connected = false
       this.config.onStatus({ state: 'down', detail })
-      for (const member of this.members) member.takeBack([...member.held], detail)
+      for (const member of this.members) member.takeBack([...member.held], detail, false)
     }
     if (this.broker.running) {
       this.#reconnect = this.clock.setTimer(() => this.reconnect(), reconnectMs)

@@ -128,15 +128,18 @@ export class Member implements DriverSubscription {
     const lapsed = this.held.filter((delivery) => delivery.leaseUntil <= now)
     if (lapsed.length === 0) return
     // With key order a lapse takes all: an heir must not get a message while its successors stay here.
-    this.takeBack(this.spec.order === 'key' ? [...this.held] : lapsed, 'the lease lapsed')
+    this.takeBack(this.spec.order === 'key' ? [...this.held] : lapsed, 'the lease lapsed', true)
   }
 
-  /** Returns deliveries to the group as after a crash, and tells the consumer if it can still hear. */
-  takeBack(deliveries: readonly MemoryDelivery[], reason: string): void {
+  /**
+   * Returns deliveries to the group, and tells the consumer if it can still hear. They count as delivered once more if the
+   * consumer itself may be at fault: it crashed, or was silent for too long. A cut connection is nobody's fault.
+   */
+  takeBack(deliveries: readonly MemoryDelivery[], reason: string, counted: boolean): void {
     if (deliveries.length === 0) return
     for (const delivery of deliveries) this.letGo(delivery)
     if (!this.driver.crashed) this.sink.revoke(deliveries, reason)
-    this.#group.putBack(deliveries, 1)
+    this.#group.putBack(deliveries, counted ? 1 : 0)
   }
 
   pause(): void {
@@ -160,7 +163,7 @@ export class Member implements DriverSubscription {
     this.#leaseTimer?.cancel()
     if (this.driver.crashed) return
     this.#group.leave(this)
-    this.takeBack([...this.held], 'the subscription closed')
+    this.takeBack([...this.held], 'the subscription closed', false)
   }
 
   /** The process is gone: what it held goes to others. */
@@ -168,7 +171,7 @@ export class Member implements DriverSubscription {
     this.#stopped = true
     this.#leaseTimer?.cancel()
     this.#group.leave(this)
-    this.takeBack([...this.held], 'crashed')
+    this.takeBack([...this.held], 'crashed', true)
   }
 
   /** The group was deleted behind its back and made anew. */
