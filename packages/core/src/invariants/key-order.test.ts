@@ -210,9 +210,10 @@ for (const { mode, memory } of modes) {
         const member = { bus: await createTestBus(shared), alive: true }
         members.set(name, member)
         await member.bus.subscribe<Item>('orders', ordered, async (item, { signal }) => {
+          // A killed process does nothing more.
+          if (!member.alive) return
           watch.start(item, name)
           await new Promise<void>((resolve) => clock.setTimer(resolve, 5 + random() * 20))
-          // What a killed process would have done next does not happen.
           if (!member.alive) return
           watch.end(item, name)
           if (signal.aborted) return
