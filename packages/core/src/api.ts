@@ -8,7 +8,7 @@ import type { Duration } from './duration.js'
 import type { LongshoreError } from './errors.js'
 import type { BusEvents } from './events.js'
 import type { Headers, Message } from './message.js'
-import type { TopicLike } from './topic.js'
+import type { TopicLike, TopicRef } from './topic.js'
 
 type MaybePromise<T> = T | Promise<T>
 
@@ -347,7 +347,7 @@ export interface Bus extends AsyncDisposable {
     options?: Pick<PublishOptions, 'deadline' | 'signal'>,
   ): Promise<PublishOutcome[]>
   /** Takes a delayed message back; false if it was delivered already. UnsupportedError where the broker can't. */
-  cancelDelayed(topic: TopicLike, id: string): Promise<boolean>
+  cancelDelayed(topic: TopicRef, id: string): Promise<boolean>
 
   subscribe<In, Out = In>(
     topic: TopicLike<In, Out>,
@@ -361,8 +361,8 @@ export interface Bus extends AsyncDisposable {
   ): Promise<Subscription>
   consume<In, Out = In>(topic: TopicLike<In, Out>, options: ConsumeOptions): Consumption<Out>
 
-  deadLetters(topic: TopicLike, group: string): DeadLetters
-  circuits(topic: TopicLike, group: string): Circuits
+  deadLetters(topic: TopicRef, group: string): DeadLetters
+  circuits(topic: TopicRef, group: string): Circuits
   health(): Health
   /** Calls the listener for each such event of this bus; returns how to stop. */
   on<Name extends keyof BusEvents>(

@@ -39,12 +39,10 @@ import { checkName } from './names.js'
 import { checkOptions } from './options.js'
 import { Publisher } from './publish/publisher.js'
 import { unsupported } from './support.js'
-import { type Topic, type TopicLike, toTopic } from './topic.js'
+import { type Topic, type TopicLike, type TopicRef, toTopic } from './topic.js'
 
 /** What a driver is given at least to say goodbye, when handlers have used up the time, in milliseconds. */
 const leastGoodbyeMs = 1000
-
-type Named = string | { readonly name: string }
 
 export interface BusParts {
   readonly driver: Driver
@@ -122,7 +120,7 @@ export class LongshoreBus implements Bus {
     return this.#publisher.publishBatch(toTopic(topic), entries, options)
   }
 
-  async cancelDelayed(topic: TopicLike, id: string): Promise<boolean> {
+  async cancelDelayed(topic: TopicRef, id: string): Promise<boolean> {
     this.#assertOpen()
     const { driver } = this.#parts
     if (driver.cancelDelayed === undefined || !driver.capabilities.cancelDelay) {
@@ -189,7 +187,7 @@ export class LongshoreBus implements Bus {
 
   // --- Dead letters and circuits ---
 
-  deadLetters(topic: TopicLike, group: string): DeadLettersApi {
+  deadLetters(topic: TopicRef, group: string): DeadLettersApi {
     this.#assertOpen()
     const { driver, events } = this.#parts
     checkName('group', group)
@@ -203,7 +201,7 @@ export class LongshoreBus implements Bus {
     })
   }
 
-  circuits(topic: TopicLike, group: string): Circuits {
+  circuits(topic: TopicRef, group: string): Circuits {
     this.#assertOpen()
     const { driver, events } = this.#parts
     checkName('group', group)
@@ -322,13 +320,13 @@ export class LongshoreBus implements Bus {
   }
 }
 
-function nameOf(topic: Named): string {
+function nameOf(topic: TopicRef): string {
   if (typeof topic !== 'string') return topic.name
   checkName('topic', topic)
   return topic
 }
 
-function noHandler(call: string, topic: Named): OptionError {
+function noHandler(call: string, topic: TopicRef): OptionError {
   const name = typeof topic === 'string' ? topic : topic.name
   return new OptionError(`${call}('${name}') needs a handler: a function (payload, context)`)
 }

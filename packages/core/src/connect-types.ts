@@ -25,7 +25,10 @@ export const knownDrivers = {
 
 export type DriverName = keyof typeof knownDrivers | keyof DriverOptions
 
-type OptionsOf<Name> = Name extends keyof DriverOptions ? DriverOptions[Name] : Record<never, never>
+/** Of a driver whose package isn't imported no option is known: import it (for its types alone, if you like). */
+type OptionsOf<Name> = Name extends keyof DriverOptions
+  ? DriverOptions[Name]
+  : { readonly [option: string]: never }
 
 export interface BusOptions {
   readonly publish?: {

@@ -52,6 +52,9 @@ export function topic<In, Out>(name: string, options: TopicOptions<In, Out> = {}
 /** A topic, or the name of one (JSON, no schema, no key). */
 export type TopicLike<In = unknown, Out = In> = Topic<In, Out> | string
 
+/** A topic of any type, or its name, where the payload doesn't matter. */
+export type TopicRef = string | { readonly name: string }
+
 export function toTopic<In, Out>(value: TopicLike<In, Out>): Topic<In, Out> {
   return typeof value === 'string' ? plain(value) : value
 }

@@ -9,7 +9,7 @@ import type { Clock, Timer } from '../clock.js'
 import type { DeadLetterReason } from '../dead-letter.js'
 import type { Driver, DriverSubscription, IncomingDelivery } from '../driver.js'
 import { type Duration, toMs } from '../duration.js'
-import { PermanentError, toError, wrapDriverError } from '../errors.js'
+import { ClosedError, PermanentError, toError, wrapDriverError } from '../errors.js'
 import type { EventSources } from '../events.js'
 import type { Logger } from '../logger.js'
 import { isPromise, type MaybePromise } from '../promise.js'
@@ -65,7 +65,9 @@ export class Consumer implements Subscription, ContextHost {
   readonly #holds: Holds
   readonly #survived = new Survived()
   readonly #ended = new AbortController()
-  #subscription!: DriverSubscription
+  /** Undefined until the driver has joined the group. */
+  #subscription: DriverSubscription | undefined
+  #starting: Promise<void> = Promise.resolve()
   #state: SubscriptionState = 'running'
   /** Deliveries that the broker waits for us to settle. */
   #unsettled = 0
@@ -128,11 +130,17 @@ export class Consumer implements Subscription, ContextHost {
     return this.#circuits?.size ?? 0
   }
 
-  async start(): Promise<void> {
+  start(): Promise<void> {
+    this.#starting = this.#join()
+    return this.#starting
+  }
+
+  async #join(): Promise<void> {
     const { signal, spec } = this.settings
+    let subscription: DriverSubscription
     try {
       await this.#circuits?.start()
-      this.#subscription = await this.deps.driver.subscribe(spec, {
+      subscription = await this.deps.driver.subscribe(spec, {
         deliver: (batch) => this.#deliver(batch),
         revoke: (deliveries, reason) => this.#revoke(deliveries, reason),
         fail: (error) => this.#failed(error),
@@ -141,7 +149,12 @@ export class Consumer implements Subscription, ContextHost {
       this.#circuits?.stop()
       throw wrapDriverError(error, `subscribing to '${spec.topic}' as group '${spec.group}'`)
     }
-    this.#settler.subscription = this.#subscription
+    if (this.#ended.signal.aborted) {
+      await subscription.close()
+      throw new ClosedError('the bus was closed while it subscribed')
+    }
+    this.#subscription = subscription
+    this.#settler.subscription = subscription
     if (signal?.aborted) void this.end(0)
     else signal?.addEventListener('abort', this.#onAbort, { once: true })
     this.#pump()
@@ -421,13 +434,13 @@ export class Consumer implements Subscription, ContextHost {
     this.#tripped?.cancel()
     this.#state = 'running'
     this.settings.killSwitch?.reset()
-    this.#subscription.resume()
+    this.#subscription?.resume()
     this.#pump()
   }
 
   #halt(state: 'paused' | 'tripped'): void {
     this.#state = state
-    this.#subscription.pause()
+    this.#subscription?.pause()
     void this.#returnUnstarted()
   }
 
@@ -465,7 +478,7 @@ export class Consumer implements Subscription, ContextHost {
   async #release(contexts: readonly Context[]): Promise<void> {
     if (contexts.length === 0) return
     try {
-      await this.#subscription.release(contexts.map((context) => context.incoming))
+      await this.#subscription?.release(contexts.map((context) => context.incoming))
     } catch (error) {
       this.deps.logger.warn(
         'handing back messages failed; they return when the subscription ends',
@@ -503,8 +516,9 @@ export class Consumer implements Subscription, ContextHost {
     await undefined
     const deadline = this.clock.now() + timeoutMs
     const time = this.#limit(timeoutMs)
+    await Promise.race([this.#starting.catch(() => {}), time.up])
     this.onClosing?.()
-    await Promise.race([this.#quietly(this.#subscription.stop()), time.up])
+    await Promise.race([this.#quietly(this.#subscription?.stop()), time.up])
     await Promise.race([Promise.all([this.#returnUnstarted(), this.#returnHeld()]), time.up])
     await Promise.race([this.#running.empty(), time.up])
     time.cancel()
@@ -516,7 +530,7 @@ export class Consumer implements Subscription, ContextHost {
     this.#heartbeat?.cancel()
     this.#circuits?.stop()
     const leave = this.#limit(Math.max(leaveMs, deadline - this.clock.now()))
-    await Promise.race([this.#quietly(this.#subscription.close()), leave.up])
+    await Promise.race([this.#quietly(this.#subscription?.close()), leave.up])
     leave.cancel()
     if (!failed) this.#state = 'closed'
     if (abandoned > 0) {
@@ -540,7 +554,7 @@ export class Consumer implements Subscription, ContextHost {
     return { up, cancel: () => timer?.cancel() }
   }
 
-  async #quietly(step: Promise<void>): Promise<void> {
+  async #quietly(step: Promise<void> | undefined): Promise<void> {
     try {
       await step
     } catch (error) {

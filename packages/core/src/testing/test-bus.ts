@@ -6,13 +6,14 @@ import type { BusEvents } from '../events.js'
 import { type Logger, silentLogger } from '../logger.js'
 import type { MemoryConnection } from '../memory/driver.js'
 import type { MemoryOptions } from '../memory/options.js'
+import type { TopicRef } from '../topic.js'
 import { settle, VirtualClock } from './virtual-clock.js'
 
 type DeliveryEvent = 'handled' | 'retried' | 'failed' | 'dead-lettered'
 
 /** Which messages to wait for; all conditions must hold. */
 export interface Expectation<Name extends DeliveryEvent> {
-  readonly topic?: string | { readonly name: string }
+  readonly topic?: TopicRef
   readonly group?: string
   readonly id?: string
   readonly key?: string
