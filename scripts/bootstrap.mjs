@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url'
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
 export const dataFolder = process.env.LONGSHORE_DATA ?? join(root, '.longshore')
 
-const oldestNode = [20, 19]
+const oldestNode = { major: 20, minor: 19 }
 
 /** @typedef {{ quiet?: boolean, env?: Record<string, string | undefined> }} RunOptions */
 
@@ -151,8 +151,9 @@ function sourceHash() {
 /** Installs pnpm and the dependencies if they are missing or changed. */
 export async function install() {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
-  if (major < oldestNode[0] || (major === oldestNode[0] && minor < oldestNode[1])) {
-    say(`Node ${oldestNode.join('.')} or newer is needed; this is ${process.versions.node}`)
+  if (major < oldestNode.major || (major === oldestNode.major && minor < oldestNode.minor)) {
+    const oldest = `${oldestNode.major}.${oldestNode.minor}`
+    say(`Node ${oldest} or newer is needed; this is ${process.versions.node}`)
     process.exit(1)
   }
   if (!existsSync(join(binFolder, 'pnpm'))) {
