@@ -1,0 +1,68 @@
+import { writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { longshore } from './longshore.js'
+import { type Options, parseOptions, UsageError, usage } from './options.js'
+import { profiled } from './profile.js'
+import { memory } from './raw/memory.js'
+import { table } from './report.js'
+import { measure, type Plan, type Result } from './rounds.js'
+import { scenarios } from './scenarios/index.js'
+import type { RawClient } from './session.js'
+
+/** A driver's bare client, and the URL where Longshore finds the same broker. */
+const drivers: Readonly<Record<string, { readonly raw: RawClient; readonly url: string }>> = {
+  memory: { raw: memory, url: 'memory://' },
+}
+
+const profileFolder = fileURLToPath(new URL('../../.longshore/profiles', import.meta.url))
+
+async function main(args: readonly string[]): Promise<void> {
+  const options = parseOptions(args)
+  if (options.help) {
+    console.log(usage)
+    return
+  }
+  await bench(options)
+}
+
+async function bench({ driver, rounds, messages, json, profile, ...options }: Options) {
+  const known = drivers[driver]
+  if (known === undefined) {
+    throw new UsageError(
+      `no driver '${driver}' here; there are: ${Object.keys(drivers).join(', ')}`,
+    )
+  }
+  const chosen = scenarios.filter(
+    ({ name, metrics }) =>
+      options.scenarios.length === 0 ||
+      options.scenarios.some((part) =>
+        [name, ...metrics.map((metric) => metric.name)].some((text) => text.includes(part)),
+      ),
+  )
+  if (chosen.length === 0) {
+    const names = scenarios.map(({ name }) => `\n  ${name}`).join('')
+    throw new UsageError(`no scenario has that in its name; there are:${names}`)
+  }
+  const plan: Plan = {
+    longshore: longshore(known.url),
+    raw: known.raw,
+    rounds,
+    messages,
+    ...(profile && { profile: (name, work) => profiled(profileFolder, name, work) }),
+    progress: (text) => console.error(text),
+  }
+  const results: Result[] = []
+  for (const scenario of chosen) results.push(...(await measure(scenario, plan)))
+
+  console.log(table(results, known.raw.name))
+  if (profile) console.log(`profiles: ${profileFolder}`)
+  if (json !== undefined) {
+    const figures = { driver, node: process.version, rounds, messages, scenarios: results }
+    writeFileSync(json, `${JSON.stringify(figures, null, 2)}\n`)
+  }
+}
+
+main(process.argv.slice(2)).catch((error: unknown) => {
+  console.error(error instanceof UsageError ? `${error.message} (--help shows the options)` : error)
+  process.exitCode = error instanceof UsageError ? 2 : 1
+})

@@ -1,0 +1,66 @@
+import { parseArgs } from 'node:util'
+
+export const usage = `Measures Longshore against the bare client of a broker, in alternating rounds.
+
+Usage: npm run bench -- [options]
+
+  --driver NAME    memory (default)
+  --scenario TEXT  only those whose name contains this; may be given several times
+  --rounds N       rounds after the warm-up (default 5); the figures are their medians
+  --messages N     messages in each measurement of throughput (default 200000)
+  --json FILE      write the figures to this file
+  --profile        write a .cpuprofile of Longshore's last round of each scenario to .longshore/profiles
+  --help           show this`
+
+/** The command line is wrong; the message says how. */
+export class UsageError extends Error {}
+
+export interface Options {
+  readonly driver: string
+  readonly scenarios: readonly string[]
+  readonly rounds: number
+  readonly messages: number
+  readonly json: string | undefined
+  readonly profile: boolean
+  readonly help: boolean
+}
+
+export function parseOptions(args: readonly string[]): Options {
+  const { driver, scenario, rounds, messages, json, profile, help } = parse(args)
+  return {
+    driver,
+    scenarios: scenario,
+    rounds: whole('--rounds', rounds, 1000),
+    // The payloads hold numbers of up to 24 bits.
+    messages: whole('--messages', messages, 2 ** 24),
+    json,
+    profile,
+    help,
+  }
+}
+
+function whole(name: string, value: string, max: number): number {
+  const number = Number(value)
+  if (Number.isInteger(number) && number >= 1 && number <= max) return number
+  throw new UsageError(`${name} is '${value}'; give a whole number from 1 to ${max}`)
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        driver: { type: 'string', default: 'memory' },
+        scenario: { type: 'string', multiple: true, default: [] },
+        rounds: { type: 'string', default: '5' },
+        messages: { type: 'string', default: '200000' },
+        json: { type: 'string' },
+        profile: { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    }).values
+  } catch (error) {
+    const { message } = error as Error
+    throw new UsageError(message.split('. ')[0] ?? message, { cause: error })
+  }
+}

@@ -1,0 +1,56 @@
+import { Ledger, makerOf } from '../payloads.js'
+import type { Payloads, Session, Target } from '../session.js'
+import type { Load, Scenario } from './scenario.js'
+
+type Text = Payloads['text']
+type Send = (session: Session<Text>, messages: number) => Promise<void>
+
+const { make, read } = makerOf('text')
+const lanes = 256
+const batchSize = 500
+
+/** One publish for each message, `lanes` of them waiting for their confirmation. */
+const single: Send = async (session, messages) => {
+  let seq = 0
+  const lane = async () => {
+    while (seq < messages) await session.publish(make(seq++))
+  }
+  await Promise.all(Array.from({ length: lanes }, lane))
+}
+
+const batches: Send = async (session, messages) => {
+  for (let seq = 0; seq < messages; seq += batchSize) {
+    const length = Math.min(batchSize, messages - seq)
+    await session.publishBatch(Array.from({ length }, (_, i) => ({ payload: make(seq + i) })))
+  }
+}
+
+/** Confirmed messages per second into a paused group, which then handles them all to show that none is missing. */
+async function rate(target: Target, { messages, patienceMs }: Load, send: Send): Promise<number> {
+  const session = await target.open({ kind: 'text', concurrency: 64, order: 'none' })
+  const ledger = new Ledger(messages)
+  await session.consume(async (payload) => {
+    ledger.mark(read(payload))
+  })
+  session.pause()
+  const start = performance.now()
+  await send(session, messages)
+  const seconds = (performance.now() - start) / 1000
+  session.resume()
+  await ledger.complete(patienceMs)
+  await session.close()
+  return messages / seconds
+}
+
+function scenario(name: string, send: Send): Scenario {
+  return {
+    name,
+    metrics: [{ name, unit: 'messages/s' }],
+    run: async (target, load) => [await rate(target, load, send)],
+  }
+}
+
+export const publish: readonly Scenario[] = [
+  scenario(`publish one by one, ${lanes} under way`, single),
+  scenario(`publish batches of ${batchSize}`, batches),
+]
