@@ -105,18 +105,18 @@ export class Member implements DriverSubscription {
 
   heartbeat(): void {
     if (this.driver.crashed) return
-    const until = this.driver.clock.now() + this.spec.leaseMs
+    const until = this.driver.broker.clock.now() + this.spec.leaseMs
     for (const delivery of this.held) delivery.leaseUntil = until
   }
 
   #watchLeases(ms: number): void {
-    this.#leaseTimer = this.driver.clock.setTimer(
+    this.#leaseTimer = this.driver.broker.clock.setTimer(
       () => {
         this.#leaseTimer = undefined
         this.#expire()
         if (this.held.length === 0) return
         const next = Math.min(...this.held.map((d) => d.leaseUntil))
-        this.#watchLeases(next - this.driver.clock.now())
+        this.#watchLeases(next - this.driver.broker.clock.now())
       },
       ms,
       false,
@@ -124,7 +124,7 @@ export class Member implements DriverSubscription {
   }
 
   #expire(): void {
-    const now = this.driver.clock.now()
+    const now = this.driver.broker.clock.now()
     const lapsed = this.held.filter((delivery) => delivery.leaseUntil <= now)
     if (lapsed.length === 0) return
     // With key order a lapse takes all: an heir must not get a message while its successors stay here.
