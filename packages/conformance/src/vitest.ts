@@ -27,19 +27,35 @@ export function conformance(target: ConformanceTarget, options: ConformanceOptio
       if (!subject || !options.onReport) return
       await options.onReport(summarize(target, subject, results, performance.now() - started))
     })
-    for (const check of select(options.only, options.checks ?? allChecks)) {
+    const runOne = async (check: Check): Promise<CheckResult> => {
+      if (!subject) throw new Error('the target could not be examined')
+      const result = await runCheck(check, target, subject.capabilities, runId)
+      results.push(result)
+      return result
+    }
+    const chosen = select(options.only, options.checks ?? allChecks)
+    const apart = (check: Check) => check.schedule !== undefined
+    // Those that may run beside others come first, as one concurrent run.
+    for (const check of chosen.sort((a, b) => Number(apart(a)) - Number(apart(b)))) {
+      if (check.applies) continue
       // Cleaning up comes on top of the check's own limit.
       const timeout = timeoutOf(check, target) + 20_000
-      test(`${check.id}: ${check.title}`, { timeout }, async (context) => {
-        if (!subject) throw new Error('the target could not be examined')
-        if (check.applies && !check.applies(subject.capabilities)) {
-          context.skip('does not apply: the driver declares it')
-        }
-        const result = await runCheck(check, target, subject.capabilities, runId)
-        results.push(result)
-        if (result.status === 'skipped') context.skip(result.reason)
-        if (result.status === 'failed') throw new Error(result.reason)
+      const define = apart(check) ? test : test.concurrent
+      define(`${check.id}: ${check.title}`, { timeout }, async (context) => {
+        const { status, reason } = await runOne(check)
+        if (status === 'skipped') context.skip(reason)
+        if (status === 'failed') throw new Error(reason)
       })
     }
+    const refusals = chosen.filter((check) => check.applies)
+    if (refusals.length === 0) return
+    // One test for all: which of them apply is known only when the driver has connected.
+    test('unsupported: what the driver does not declare it refuses', async () => {
+      for (const check of refusals) {
+        if (!subject || !check.applies?.(subject.capabilities)) continue
+        const { status, reason } = await runOne(check)
+        if (status === 'failed') throw new Error(`${check.id}: ${reason}`)
+      }
+    })
   })
 }

@@ -1,4 +1,3 @@
-import type { OutgoingMessage } from './core.js'
 import type { Mutant } from './wrap.js'
 
 /** Which group of a topic came first. */
@@ -37,17 +36,18 @@ export const groups: readonly Mutant[] = [
   },
   {
     name: 'mixes topics up',
-    claims: { 'groups.isolation': /topics whose messages came to|messages of/ },
+    claims: { 'groups.isolation': /messages of other topics/ },
     changes: {
       driver: ({ driver }) => ({
         publish(batch, settle) {
           driver.publish(batch, settle)
-          const stray = (one: OutgoingMessage): OutgoingMessage => ({
-            ...one,
-            message: { ...one.message, topic: lastTopic },
-          })
-          if (lastTopic !== '') driver.publish(batch.map(stray), () => {})
-          lastTopic = batch[0]?.message.topic ?? lastTopic
+          for (const one of batch) {
+            const { topic } = one.message
+            if (lastTopic !== '' && lastTopic !== topic) {
+              driver.publish([{ ...one, message: { ...one.message, topic: lastTopic } }], () => {})
+            }
+            lastTopic = topic
+          }
         },
       }),
     },

@@ -76,8 +76,8 @@ export const publish: readonly Mutant[] = [
       'publish.lost-is-not-done': /LONGSHORE_NOT_SENT, saw \{ id/,
       'publish.cut-before-confirm': /"lost":[1-9]/,
       'publish.buffer-block': /./,
-      'publish.buffer-drop-newest': /saturation errors/,
-      'publish.buffer-drop-oldest': /7 drops/,
+      'publish.buffer-drop-newest': /saturation errors|5 messages; saw/,
+      'publish.buffer-drop-oldest': /7 drops|the newest, which must have been taken/,
     },
     changes: {
       driver: ({ driver }) => ({

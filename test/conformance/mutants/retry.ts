@@ -67,7 +67,7 @@ export const retry: readonly Mutant[] = [
     changes: {
       subscription: ({ member }) => ({
         retry: (delivery, request) =>
-          member.retry(delivery, { ...request, delayMs: request.delayMs + 600 }),
+          member.retry(delivery, { ...request, delayMs: request.delayMs + 350 }),
       }),
     },
   },

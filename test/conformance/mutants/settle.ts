@@ -12,7 +12,6 @@ export const settle: readonly Mutant[] = [
       'settle.poison-process': /to kill its process/,
       'order.after-crash': /"lost":[1-9]/,
       'lifecycle.close-dead-letters-nothing': /./,
-      'connection.cut-while-consuming': /"lost":[1-9]/,
     },
     changes: {
       sink: ({ sink, member }) => ({
@@ -29,7 +28,6 @@ export const settle: readonly Mutant[] = [
     claims: {
       'settle.ack-is-final': /seen after all others were acked/,
       'settle.ack-is-final-after-cut': /20 deliveries of 20 acked messages/,
-      'groups.late-earliest': /seen when it comes back/,
     },
     changes: {
       subscription: ({ member }) => {
@@ -121,7 +119,7 @@ export const settle: readonly Mutant[] = [
   {
     name: 'acks what is handed back unstarted',
     claims: {
-      'settle.stop-half-batch': /deliveries; 0 came/,
+      'settle.stop-half-batch': /[0-9]+ deliveries; [0-9]+ came/,
       'lifecycle.abort-subscription': /deliveries/,
       'settle.by-hand': /messages that were not acked/,
       'lifecycle.close-dead-letters-nothing': /all 20 messages/,

@@ -20,6 +20,7 @@ export interface Mutant {
   /** Ids of the checks that must fail on it, each with what its failure must say. */
   readonly claims: Readonly<Record<string, RegExp>>
   readonly changes: Changes
+  readonly options?: MemoryOptions
 }
 
 export interface Connection {
@@ -62,11 +63,11 @@ export function overlay<T extends object>(target: T, changes: Partial<T>): T {
 }
 
 /** A target of its own broker whose driver is wrong so. */
-export function wrongTarget(changes: Changes): ConformanceTarget {
+export function wrongTarget({ changes, options: own = {} }: Mutant): ConformanceTarget {
   const name = randomUUID()
   const driver = wrongDriver(changes)
   const target = memoryTarget(name, {}, async (options) => {
-    const bus = await connect({ driver, options: { name }, ...options })
+    const bus = await connect({ driver, options: { ...own, name }, ...options })
     return changes.bus ? overlay(bus, changes.bus(bus)) : bus
   })
   return { ...target, driver: 'mutant' }

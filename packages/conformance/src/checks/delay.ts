@@ -37,7 +37,7 @@ export const delay = [
         await bus.publish(to, { producer: 'p', key: 'k', n }, { delay: ms })
         confirmed[n] = Date.now()
       }
-      await has(delays.length)
+      await has(delays.length, 20_000)
       const late = seen.map((one) => one.at - confirmed[one.payload.n]! - delays[one.payload.n]!)
       ctx.count({ latest: Math.max(...late) })
       for (const one of seen) {

@@ -168,6 +168,7 @@ export const settle = [
       await ctx.until(
         () => late.length === delays.length,
         () => `${delays.length} second attempts; ${late.length} came`,
+        20_000,
       )
       ctx.count({ latest: Math.max(...late), earliest: Math.min(...late) })
       same(wrong, [], 'retries at the wrong time')

@@ -1,0 +1,4 @@
+import { memoryTarget } from '@longshore/conformance'
+import { conformance } from '@longshore/conformance/vitest'
+
+conformance(memoryTarget('vitest'))
