@@ -61,6 +61,6 @@ function parse(args: readonly string[]) {
     }).values
   } catch (error) {
     const { message } = error as Error
-    throw new UsageError(message.split('. ')[0] ?? message, { cause: error })
+    throw new UsageError(message.split(/\. |\.?\n/)[0] ?? message, { cause: error })
   }
 }

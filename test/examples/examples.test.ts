@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -22,6 +22,17 @@ describe('quickstart', () => {
     expect(read('README.md')).toContain(
       `\`\`\`ts\n${read('examples/quickstart/src/main.ts')}\`\`\``,
     )
+  })
+})
+
+describe('worker', () => {
+  it('finishes what it runs when it is told to end, and exits with 0', async () => {
+    const { child, ended, printed } = start('worker')
+    await printed('job 4 started')
+    child.kill('SIGTERM')
+    const { code, stdout } = await ended
+    for (const n of [1, 2, 3, 4]) expect(stdout).toContain(`job ${n} done`)
+    expect(code).toBe(0)
   })
 })
 
@@ -66,4 +77,10 @@ describe('flights', () => {
     expect(stdout).toMatch(/published: [\d]+ of 500000/)
     expect(code).toBe(130)
   })
+})
+
+it.each(['README.md', 'CONTRIBUTING.md'])('%s links to what exists', (page) => {
+  const links = [...read(page).matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => path ?? '')
+  expect(links.length).toBeGreaterThan(0)
+  expect(links.filter((path) => !existsSync(new URL(`../../${path}`, import.meta.url)))).toEqual([])
 })

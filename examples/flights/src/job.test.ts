@@ -11,11 +11,16 @@ const flights = loadFlights(1500)
 const damaged = damage(flights)
 const expected = computeDirectly(flights, damaged)
 const work = { flights, damaged, alertCount: expected.alertCount }
-const signal = new AbortController().signal
+const options = {
+  run: 't',
+  signal: new AbortController().signal,
+  deadlineMs: 20_000,
+  stallMs: 20_000,
+}
 
 it('ends equal to the direct computation, failures, dead letters and redrive included', async () => {
   await using bus = await connect('memory://', { logger: silentLogger })
-  const outcome = await runJob(bus, work, { run: 't', signal, deadlineMs: 20_000 })
+  const outcome = await runJob(bus, work, options)
   expect(outcome.missing).toEqual([])
   expect(differences(outcome.consumers.results, expected)).toEqual([])
 
@@ -43,10 +48,13 @@ it('ends equal to the direct computation, failures, dead letters and redrive inc
   expect(alerts).toMatchObject({ published: work.alertCount, handled: work.alertCount })
 })
 
-it('says what is missing when the deadline passes', async () => {
+it.each([
+  ['the deadline passes', { deadlineMs: 2000 }],
+  ['nothing happens any more', { stallMs: 500 }],
+])('says what is missing when %s', async (_, limits) => {
   await using bus = await connect('memory://', { logger: silentLogger })
   const more = { ...work, alertCount: work.alertCount + 1 }
-  const outcome = await runJob(bus, more, { run: 't', signal, deadlineMs: 3000 })
+  const outcome = await runJob(bus, more, { ...options, ...limits })
   expect(outcome.missing).toEqual([`alerts handled: ${work.alertCount} of ${work.alertCount + 1}`])
   expect(report(outcome, more, []).equal).toBe(false)
 })

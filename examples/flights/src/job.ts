@@ -1,5 +1,5 @@
 /** The job: publish the flights, wait until all is handled or dead, repair the cause, redrive, wait for the rest. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as breathe, setTimeout as sleep } from 'node:timers/promises'
 import type { Bus } from '@longshore/core'
 import { Consumers } from './consumers.js'
 import type { Damaged } from './events.js'
@@ -28,6 +28,8 @@ export interface JobOptions {
   readonly run: string
   readonly signal: AbortSignal
   readonly deadlineMs: number
+  /** Gives up early when nothing at all has happened for so long. */
+  readonly stallMs: number
   /** Gets a function that tells how far the job is. */
   readonly watch?: (counts: () => Counts) => void
 }
@@ -56,20 +58,28 @@ export async function runJob(bus: Bus, work: Work, options: JobOptions): Promise
   let published = 0
   const [delays, routes, desk] = [name.delays, name.routes, name.desk].map((one) => meter.of(one))
   if (!delays || !routes || !desk) throw new Error('a group has no meter')
-  options.watch?.(() => ({
+  const counts = () => ({
     published,
     delays: consumers.delays.size,
     routes: consumers.routes.size,
     alerts: consumers.alerts.size,
     retried: delays.retried + routes.retried,
     deadLettered: delays.deadLettered + routes.deadLettered,
-  }))
+  })
+  options.watch?.(counts)
 
   const { flights, damaged, alertCount } = work
   const deadline = AbortSignal.timeout(options.deadlineMs)
-  const signal = AbortSignal.any([options.signal, failed.signal, deadline])
+  const stalled = new AbortController()
+  const signal = AbortSignal.any([options.signal, failed.signal, stalled.signal, deadline])
   const until = async (done: () => boolean) => {
-    while (!done()) await sleep(10, undefined, { signal })
+    let [last, since] = ['', performance.now()]
+    while (!done()) {
+      await sleep(10, undefined, { signal })
+      const now = JSON.stringify(counts())
+      if (now !== last) [last, since] = [now, performance.now()]
+      else if (performance.now() - since > options.stallMs) stalled.abort()
+    }
   }
 
   const start = performance.now()
@@ -141,6 +151,8 @@ async function publishAll(
       if (bad) await bus.publish(topic.damaged, bad.body, { id: bad.id, key: bad.key })
     }
     confirmed(batch.length)
+    // In memory nothing waits for I/O: without this, timers (retries, progress) and signals would wait for the end.
+    await breathe()
   }
 }
 

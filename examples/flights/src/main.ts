@@ -10,6 +10,7 @@ import { type Progress, showProgress } from './progress.js'
 import { report, table } from './report.js'
 
 const deadlineMs = 300_000
+const stallMs = 30_000
 const shownDifferences = 10
 
 /** Resolves with the exit code: 0 equal, 1 different or failed, 2 wrong usage, 130 interrupted. */
@@ -54,6 +55,7 @@ async function stream(options: Options): Promise<number> {
       run: Date.now().toString(36),
       signal: interrupted,
       deadlineMs,
+      stallMs,
       watch(counts) {
         const totals = { flights: flights.length, alerts: work.alertCount }
         progress = showProgress(process.stdout, totals, counts)

@@ -30,6 +30,7 @@ function bars(stream: NodeJS.WriteStream, totals: Totals, counts: () => Counts):
       format: '{name} {bar} {percentage}% {value}/{total} {more}',
       hideCursor: true,
       clearOnComplete: false,
+      barsize: 25,
       linewrap: false,
       gracefulExit: false,
     },
