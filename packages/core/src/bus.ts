@@ -36,7 +36,7 @@ import { ClosedError, OptionError, toError } from './errors.js'
 import type { BusEvents, EventSources } from './events.js'
 import type { Logger } from './logger.js'
 import { checkName } from './names.js'
-import { checkOptions } from './options.js'
+import { checkMiddleware, checkOptions } from './options.js'
 import { Publisher } from './publish/publisher.js'
 import { unsupported } from './support.js'
 import { type Topic, type TopicLike, type TopicRef, toTopic } from './topic.js'
@@ -63,7 +63,9 @@ export class LongshoreBus implements Bus {
   constructor(parts: BusParts) {
     const { driver, clock, logger, events, options } = parts
     this.#parts = parts
+    const { middleware = [] } = options.consume ?? {}
     if (options.consume) checkOptions('consume', options.consume, ['middleware'])
+    checkMiddleware('consume.middleware', middleware)
     this.#publisher = new Publisher(driver, clock, events, options.publish)
     const publish: Publish = (topic, payload, publishOptions) =>
       this.#publisher.publish(toTopic(topic), payload, publishOptions)
@@ -73,7 +75,7 @@ export class LongshoreBus implements Bus {
       events,
       logger,
       publish,
-      middleware: options.consume?.middleware ?? [],
+      middleware,
       onEnd: (consumer) => this.#consumers.delete(consumer),
     }
   }

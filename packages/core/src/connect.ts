@@ -2,7 +2,7 @@ import type { Bus } from './api.js'
 import { LongshoreBus } from './bus.js'
 import { systemClock } from './clock.js'
 import type { BusOptions, Connect, ConnectConfig, ModuleConfig } from './connect-types.js'
-import type { Driver, DriverModule, DriverStatus } from './driver.js'
+import type { Driver, DriverConfig, DriverModule, DriverStatus } from './driver.js'
 import { toMs } from './duration.js'
 import { ConnectionError, OptionError, wrapDriverError } from './errors.js'
 import { createEvents } from './events.js'
@@ -42,7 +42,7 @@ export const connect: Connect = async (
   const events = createEvents()
   let status: DriverStatus = { state: 'up' }
   const driver = await patiently(
-    module.connect({
+    connectTo(module, {
       url: config.url,
       options: driverOptions,
       connectTimeoutMs: toMs(config.connectTimeout ?? 10_000, 'connectTimeout'),
@@ -78,6 +78,11 @@ function toConfig(target: string | AnyConfig, options: BusOptions): AnyConfig {
   throw new OptionError(
     "connect() takes a URL such as 'memory://' or a config such as { driver: 'memory' }",
   )
+}
+
+/** A driver may throw at once as well as reject. */
+async function connectTo(module: DriverModule, config: DriverConfig): Promise<Driver> {
+  return module.connect(config)
 }
 
 /** Waits for the connection, but not for longer than the caller wants; a connection that comes too late is closed. */

@@ -2,8 +2,8 @@
  * The driver contract: everything that Longshore asks of a broker, on one page.
  *
  * A driver owns its broker: connections and reconnecting, topology, confirmed publishing, delivering, and the durable
- * execution of `ack`, `retry` and `deadLetter`. It holds no policy and, beyond reconnecting, no retry loop: the core
- * decides. Errors go up raw or as a `LongshoreError`; the core wraps the raw ones once.
+ * execution of `ack`, `retry` and `deadLetter`. It holds no policy and, beyond reconnecting, no retry loop. Errors go up raw
+ * or as a `LongshoreError`; the core wraps the raw ones once.
  */
 import type { Admin } from './admin.js'
 import type { Capabilities } from './capabilities.js'
@@ -19,7 +19,7 @@ export interface DriverModule<Options extends object = object> {
   /** URL schemes without the colon. */
   readonly schemes: readonly string[]
   /** Names of all options that `connect` understands; any other is refused before `connect` is called. */
-  readonly options: readonly (keyof Options & string)[]
+  readonly options: readonly string[]
   /** Resolves when the broker answers; rejects with a typed error at `connectTimeoutMs`. */
   connect(config: DriverConfig<Options>): Promise<Driver>
 }
@@ -46,7 +46,7 @@ export interface Driver {
   readonly name: string
   /** Fixed for the life of the connection; may depend on the server found. */
   readonly capabilities: Capabilities
-  /** The server's name and version as it gives them, for instance `RabbitMQ 3.10.8`. */
+  /** As the server calls itself, for instance `RabbitMQ 3.10.8`. */
   readonly server: string
   /**
    * Sends the messages in order and calls `settle(index, …)` once for each, when the broker has confirmed or refused it.
@@ -55,12 +55,12 @@ export interface Driver {
   publish(batch: readonly OutgoingMessage[], settle: PublishSettle): void
   /** Joins a group; creates topic and group if `autoCreate`. Resolves once deliveries can flow. */
   subscribe(spec: SubscriptionSpec, sink: Sink): Promise<DriverSubscription>
-  /** Ends the connection within `timeoutMs`. Subscriptions were closed before. Idempotent. */
+  /** Ends the connection within `timeoutMs`; subscriptions were closed before. Idempotent. */
   close(timeoutMs: number): Promise<void>
   /** The client underneath: the escape hatch. */
   native(): unknown
 
-  // Optional abilities. The capability of the same name says whether they are there.
+  // Optional abilities; the capability of the same name says whether they are there.
   readonly deadLetters?: DeadLetterAccess
   readonly circuits?: CircuitStore
   readonly admin?: Admin
@@ -78,10 +78,7 @@ export interface OutgoingMessage {
   readonly ttlMs: number | undefined
 }
 
-/**
- * No failure: durably confirmed. `rejected`: the broker refused it, repeating is useless. `unsent`: surely not taken.
- * `unknown`: it may or may not have been taken.
- */
+/** `rejected`: refused, repeating is useless. `unsent`: surely not taken. `unknown`: may have been. None: durably confirmed. */
 export type PublishSettle = (index: number, failure?: PublishFailure) => void
 export interface PublishFailure {
   readonly outcome: 'rejected' | 'unsent' | 'unknown'

@@ -1,10 +1,13 @@
-import { UnknownOptionError } from './errors.js'
+import { OptionError, UnknownOptionError } from './errors.js'
 
 /**
  * Refuses names that are not options, with the nearest one as a hint.
- * @throws UnknownOptionError
+ * @throws UnknownOptionError; OptionError if it is no object
  */
 export function checkOptions(where: string, given: object, known: readonly string[]): void {
+  if (given === null || typeof given !== 'object') {
+    throw new OptionError(`${where}: options must be an object with some of: ${known.join(', ')}`)
+  }
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue
     const near = nearest(name, known)
@@ -35,4 +38,10 @@ function distance(a: string, b: string): number {
     row = next
   }
   return row[b.length]!
+}
+
+/** @throws OptionError if it isn't an array of functions */
+export function checkMiddleware(option: string, middleware: unknown): void {
+  if (Array.isArray(middleware) && middleware.every((each) => typeof each === 'function')) return
+  throw new OptionError(`${option} is an array of functions (context, next), not ${typeof middleware}`)
 }

@@ -23,7 +23,7 @@ export async function findDriver(
     throw new OptionError("connect() needs a url or a driver, for instance connect('memory://')")
   }
   const name = driver ?? driverOfUrl(url as string)
-  if (!(name in knownDrivers)) {
+  if (!Object.hasOwn(knownDrivers, name)) {
     const near = nearest(name, Object.keys(knownDrivers))
     const hint =
       near === undefined

@@ -43,7 +43,10 @@ export class Batches {
 
   readonly add = (_payload: unknown, context: Context): Promise<void> =>
     new Promise((resolve, reject) => {
-      if (this.#closing) return reject(new HandBack())
+      if (this.#closing) {
+        void context.host.handBack([context])
+        return reject(new HandBack())
+      }
       this.#gathering.push({ context, resolve, reject })
       if (this.#gathering.length === 1) {
         this.#timer = this.#clock.setTimer(() => {
@@ -58,7 +61,9 @@ export class Batches {
   close(): void {
     this.#closing = true
     this.#timer?.cancel()
-    for (const member of this.#gathering.splice(0)) member.reject(new HandBack())
+    const unstarted = this.#gathering.splice(0)
+    void unstarted[0]?.context.host.handBack(unstarted.map((member) => member.context))
+    for (const member of unstarted) member.reject(new HandBack())
   }
 
   #run(): void {

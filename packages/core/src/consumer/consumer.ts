@@ -389,10 +389,8 @@ export class Consumer implements Subscription, ContextHost {
 
   /** The failure policy: what becomes of a delivery whose chain threw. */
   async attemptFailed(context: Context, thrown: unknown): Promise<boolean> {
-    if (thrown instanceof HandBack) {
-      await this.#settler.handBack([context])
-      return true
-    }
+    // Settled by whoever threw it; middleware may have seen it pass.
+    if (thrown instanceof HandBack) return true
     const error = toError(thrown)
     if (context.settlement !== 'open') {
       const { id } = context.incoming.message
@@ -417,8 +415,12 @@ export class Consumer implements Subscription, ContextHost {
   async #bury(context: Context, error: Error, reason: DeadLetterReason): Promise<boolean> {
     if (this.#closing === undefined) return this.#settler.bury(context, error, reason)
     // Nothing is dead-lettered because of a shutdown: the next consumer makes the last attempt again.
-    await this.#settler.handBack([context])
+    await this.handBack([context])
     return true
+  }
+
+  handBack(contexts: readonly Context[]): Promise<void> {
+    return this.#settler.handBack(contexts)
   }
 
   // --- Pausing ---

@@ -3,19 +3,22 @@ import type { Consumer } from './consumer.js'
 import type { Context } from './context.js'
 import { HandBack } from './hand-back.js'
 
-interface Handed {
+/** A delivery that waits here, or is in the loop's hands. */
+interface Held {
   readonly context: Context
-  giveBack(): void
+  readonly giveBack: () => void
 }
+
+type Result<T> = IteratorResult<Delivery<T>>
 
 /** `bus.consume`: the runtime's deliveries as an async iterator. Each lasts until its holder settled it. */
 export class Consumption<T> implements Api<T> {
   readonly #open: () => Promise<Consumer>
-  readonly #queue: Context[] = []
-  readonly #handed = new Map<Context, Handed>()
-  #waiting: ((result: IteratorResult<Delivery<T>>) => void)[] = []
+  #queue: Held[] = []
+  readonly #inHands = new Map<Context, Held>()
+  #waiting: ((result: Result<T>) => void)[] = []
   #consumer: Promise<Consumer> | undefined
-  #closed = false
+  #over = false
   #failure: { readonly error: unknown } | undefined
 
   constructor(
@@ -27,23 +30,31 @@ export class Consumption<T> implements Api<T> {
   #handle(context: Context): Promise<void> {
     return new Promise((resolve, reject) => {
       const giveBack = () => {
-        this.#handed.delete(context)
+        context.onSettled = undefined
+        void context.host.handBack([context])
         reject(new HandBack())
       }
-      if (this.#closed) return giveBack()
+      if (this.#over) return giveBack()
       context.onSettled = () => {
-        this.#handed.delete(context)
+        this.#inHands.delete(context)
+        this.#queue = this.#queue.filter((held) => held.context !== context)
         resolve()
       }
-      this.#handed.set(context, { context, giveBack })
+      const held = { context, giveBack }
       const next = this.#waiting.shift()
-      if (next !== undefined) next({ done: false, value: context as unknown as Delivery<T> })
-      else this.#queue.push(context)
+      if (next === undefined) this.#queue.push(held)
+      else next(this.#hand(held))
     })
+  }
+
+  #hand(held: Held): Result<T> {
+    this.#inHands.set(held.context, held)
+    return { done: false, value: held.context as unknown as Delivery<T> }
   }
 
   #start(): Promise<Consumer> {
     this.#consumer ??= this.#open().then((consumer) => {
+      // From outside: what the loop works on may be finished, what only waits here goes back.
       consumer.onClosing = () => this.#end()
       consumer.done.then(
         () => this.#end(),
@@ -57,27 +68,23 @@ export class Consumption<T> implements Api<T> {
     return this.#consumer
   }
 
-  /** Ends the loop and gives back what nobody has settled. */
   #end(): void {
-    this.#closed = true
-    this.#queue.length = 0
-    for (const handed of [...this.#handed.values()]) handed.giveBack()
+    this.#over = true
+    for (const held of this.#queue.splice(0)) held.giveBack()
     for (const next of this.#waiting.splice(0)) next({ done: true, value: undefined })
   }
 
   [Symbol.asyncIterator](): AsyncIterator<Delivery<T>> {
     return {
       next: async () => {
-        if (!this.#closed) await this.#start()
-        for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
-          if (!next.revoked) return { done: false, value: next as unknown as Delivery<T> }
-          // Taken away while it waited here.
-          this.#handed.get(next)?.giveBack()
-        }
+        if (!this.#over) await this.#start()
+        const held = this.#queue.shift()
+        if (held !== undefined) return this.#hand(held)
         if (this.#failure !== undefined) throw this.#failure.error
-        if (this.#closed) return { done: true, value: undefined }
+        if (this.#over) return { done: true, value: undefined }
         return new Promise((resolve) => this.#waiting.push(resolve))
       },
+      // The loop was left: what it took and didn't settle goes back at once.
       return: async () => {
         await this.close()
         return { done: true, value: undefined }
@@ -87,8 +94,9 @@ export class Consumption<T> implements Api<T> {
 
   async close(options: CloseOptions = {}): Promise<CloseReport> {
     this.#end()
-    if (this.#consumer === undefined) return { drained: true, abandoned: 0 }
-    const consumer = await this.#consumer.catch(() => undefined)
+    for (const held of [...this.#inHands.values()]) held.giveBack()
+    this.#inHands.clear()
+    const consumer = await this.#consumer?.catch(() => undefined)
     return consumer?.close(options) ?? { drained: true, abandoned: 0 }
   }
 

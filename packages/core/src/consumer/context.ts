@@ -25,6 +25,8 @@ export interface ContextHost {
     reason: DeadLetterReason | undefined,
   ): Promise<boolean>
   attemptFailed(context: Context, thrown: unknown): Promise<boolean>
+  /** Gives deliveries back as if they had never been started. They count as settled from this call on. */
+  handBack(contexts: readonly Context[]): Promise<void>
 }
 
 /** One delivery on its way through the runtime; what handlers and middleware see of it. */

@@ -5,7 +5,7 @@ import type { Driver, SubscriptionSpec } from '../driver.js'
 import { toMs } from '../duration.js'
 import { OptionError } from '../errors.js'
 import { checkName } from '../names.js'
-import { checkOptions } from '../options.js'
+import { checkMiddleware, checkOptions } from '../options.js'
 import { unsupported } from '../support.js'
 import {
   type ResolvedDeadLetter,
@@ -115,9 +115,7 @@ export function resolveSettings(
     )
   }
   const middleware = options.middleware ?? []
-  if (!Array.isArray(middleware) || middleware.some((each) => typeof each !== 'function')) {
-    throw new OptionError(`${where}: middleware is an array of functions (context, next)`)
-  }
+  checkMiddleware(`${where}: middleware`, middleware)
   const handlers = concurrency * Math.max(1, units)
   const window = windowOf(options, handlers, order)
   return {

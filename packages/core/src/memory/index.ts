@@ -23,13 +23,26 @@ const numbers = names.filter((name) => name !== 'name')
 /** Named brokers live as long as the process, as a server would. */
 const brokers = new Map<string, MemoryBroker>()
 
+function parseUrl(url: string) {
+  try {
+    const { host, pathname, searchParams } = new URL(url)
+    return { name: decodeURIComponent(host + pathname.replace(/\/$/, '')), searchParams }
+  } catch (error) {
+    throw new OptionError(
+      `'${url}' is no valid URL; for instance memory:// or memory://name?partitions=8`,
+      { cause: error },
+    )
+  }
+}
+
 function readUrl(url: string): MemoryOptions {
-  const parsed = new URL(url)
   const options: Record<string, unknown> = {}
-  const name = decodeURIComponent(parsed.host + parsed.pathname.replace(/\/$/, ''))
+  const parsed = parseUrl(url)
+  const { name } = parsed
   if (name !== '') options.name = name
   checkOptions(`the URL ${url}`, Object.fromEntries(parsed.searchParams), numbers)
-  for (const [key, value] of parsed.searchParams) options[key] = Number(value)
+  for (const [key, value] of parsed.searchParams)
+    options[key] = value === '' ? Number.NaN : Number(value)
   return options
 }
 

@@ -16,7 +16,7 @@ import type { EventSources } from '../events.js'
 import { checkHeaders } from '../headers.js'
 import { type Headers, newId, noHeaders, type WireMessage } from '../message.js'
 import { compose } from '../middleware/compose.js'
-import { checkOptions } from '../options.js'
+import { checkMiddleware, checkOptions } from '../options.js'
 import { encode, validate } from '../payload.js'
 import { isPromise, type MaybePromise } from '../promise.js'
 import { unsupported } from '../support.js'
@@ -85,6 +85,7 @@ export class Publisher {
     this.#deadlineMs = toMs(options.deadline ?? 30_000, 'publish.deadline')
     this.outgoing = new Outgoing(driver, clock, events, options.buffer)
     const { middleware = [] } = options
+    checkMiddleware('publish.middleware', middleware)
     if (middleware.length > 0) {
       this.#chain = compose<PublishContext>(middleware, (context) =>
         this.#innermost(context as Publication),
