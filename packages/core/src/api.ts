@@ -135,7 +135,7 @@ export interface RetryPolicy {
   readonly base?: Duration
   /** Default 2. */
   readonly factor?: number
-  /** Longest delay. Default 5 min. */
+  /** Longest delay. Default 5 min, or `base` if that is longer. */
   readonly max?: Duration
   /** A share (0.1 = ±10 %, the default), or `full` for anything between 0 and the delay. Never passes `max`. */
   readonly jitter?: number | 'full'

@@ -148,7 +148,7 @@ export class LongshoreBus implements Bus {
     handler: BatchHandler<NoInfer<Out>>,
   ): Promise<Subscription> {
     if (typeof handler !== 'function') throw noHandler('subscribeBatch', topic)
-    const { batchSize: size = 100, batchWait = 100, concurrency = 1 } = options
+    const { batchSize: size = 100, batchWait = 100, concurrency = 1 } = options ?? {}
     whole('batchSize', size, 1)
     whole('concurrency', concurrency, 1)
     const waitMs = toMs(batchWait, 'batchWait')

@@ -1,9 +1,8 @@
 /**
  * The driver contract: everything that Longshore asks of a broker, on one page.
  *
- * A driver owns its broker: connections and reconnecting, topology, confirmed publishing, delivering, and the durable
- * execution of `ack`, `retry` and `deadLetter`. It holds no policy and, beyond reconnecting, no retry loop. Errors go up raw
- * or as a `LongshoreError`; the core wraps the raw ones once.
+ * A driver owns its broker: reconnecting, topology, confirmed publishing, delivering, and the durable execution of `ack`,
+ * `retry` and `deadLetter`. It holds no policy and no other retry loop. The core wraps raw errors once.
  */
 import type { Admin } from './admin.js'
 import type { Capabilities } from './capabilities.js'
@@ -109,7 +108,7 @@ export interface IncomingDelivery {
   readonly firstFailedAt: number | undefined
 }
 
-/** Where a driver pushes to. Its methods don't throw and may be called at any time until `close` resolved. */
+/** Where a driver pushes to, at any time until `close` resolved. Its methods don't throw. */
 export interface Sink {
   deliver(batch: readonly IncomingDelivery[]): void
   /** These are no longer this member's (lease lapsed, connection lost, rebalance): settling them returns false. */

@@ -43,5 +43,7 @@ function distance(a: string, b: string): number {
 /** @throws OptionError if it isn't an array of functions */
 export function checkMiddleware(option: string, middleware: unknown): void {
   if (Array.isArray(middleware) && middleware.every((each) => typeof each === 'function')) return
-  throw new OptionError(`${option} is an array of functions (context, next), not ${typeof middleware}`)
+  throw new OptionError(
+    `${option} is an array of functions (context, next), not ${typeof middleware}`,
+  )
 }

@@ -33,7 +33,7 @@ export interface ContextHost {
 export class Context implements Delivery<unknown> {
   /** For the middleware chain. */
   cursor = 0
-  payload: unknown = undefined
+  #payload: unknown = undefined
   settlement: Settlement = 'open'
   /** Set when the runtime took it out of a queue without running it. */
   dropped = false
@@ -58,6 +58,16 @@ export class Context implements Delivery<unknown> {
     readonly firstFailedAt: number | undefined,
   ) {}
 
+  get payload(): unknown {
+    return this.#payload
+  }
+
+  /** Set anew for each run of the chain: what an earlier one did to it is gone. */
+  set payload(value: unknown) {
+    this.#payload = value
+    this.#message = undefined
+  }
+
   get topic(): string {
     return this.host.topic
   }
@@ -81,7 +91,7 @@ export class Context implements Delivery<unknown> {
         id: wire.id,
         topic: wire.topic,
         key: wire.key,
-        payload: this.payload,
+        payload: this.#payload,
         headers: wire.headers,
         contentType: wire.contentType,
         timestamp: wire.timestamp,

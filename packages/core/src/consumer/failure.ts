@@ -31,20 +31,27 @@ export interface ResolvedRetry {
 /** @throws OptionError */
 export function resolveRetry(policy: RetryPolicy = {}): ResolvedRetry {
   checkOptions('retry', policy, retryOptions)
+  const baseMs = toMs(policy.base ?? 1000, 'retry.base')
   const resolved: ResolvedRetry = {
     attempts: policy.attempts ?? 5,
-    baseMs: toMs(policy.base ?? 1000, 'retry.base'),
+    baseMs,
     factor: policy.factor ?? 2,
-    maxMs: toMs(policy.max ?? 300_000, 'retry.max'),
+    maxMs: toMs(policy.max ?? Math.max(300_000, baseMs), 'retry.max'),
     jitter: policy.jitter ?? 0.1,
     immediate: policy.immediate ?? 0,
     maxDeliveries: policy.maxDeliveries ?? 20,
     retryable: policy.retryable ?? worthRetrying,
   }
+  if (typeof resolved.retryable !== 'function') {
+    throw new OptionError('retry.retryable is a function (error) that returns a boolean')
+  }
   whole('retry.attempts', resolved.attempts, 1)
   whole('retry.immediate', resolved.immediate, 0)
   whole('retry.maxDeliveries', resolved.maxDeliveries, 1)
-  const { factor, jitter } = resolved
+  const { factor, jitter, maxMs } = resolved
+  if (baseMs > maxMs) {
+    throw new OptionError(`retry.base (${baseMs} ms) is above retry.max (${maxMs} ms)`)
+  }
   if (!(factor >= 1 && Number.isFinite(factor))) {
     throw new OptionError(`retry.factor is ${factor}; it must be a number ≥ 1`)
   }
@@ -92,10 +99,19 @@ export function decide(
   clock: Clock,
 ): Decision {
   if (error instanceof RetryLaterError && !error.counted) return { retryInMs: error.delayMs }
-  if (!policy.retryable(error)) return { retryInMs: undefined, reason: reasonOf(error) }
+  if (!isRetryable(policy, error)) return { retryInMs: undefined, reason: reasonOf(error) }
   if (attempt >= policy.attempts) return { retryInMs: undefined, reason: 'exhausted' }
   return {
     retryInMs: error instanceof RetryLaterError ? error.delayMs : backoff(policy, attempt, clock),
+  }
+}
+
+/** A user's `retryable` that throws has no say. */
+export function isRetryable(policy: ResolvedRetry, error: unknown): boolean {
+  try {
+    return policy.retryable(error)
+  } catch {
+    return worthRetrying(error)
   }
 }
 

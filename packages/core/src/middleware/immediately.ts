@@ -1,5 +1,5 @@
 import type { ConsumeMiddleware } from '../api.js'
-import type { ResolvedRetry } from '../consumer/failure.js'
+import { isRetryable, type ResolvedRetry } from '../consumer/failure.js'
 import { RetryLaterError } from '../retry-later.js'
 
 /** Repeats a failing attempt at once, in the process, up to `immediate` times. */
@@ -11,7 +11,7 @@ export function immediately(policy: ResolvedRetry): ConsumeMiddleware {
         return
       } catch (error) {
         const over = left === 0 || context.settled || context.signal.aborted
-        if (over || error instanceof RetryLaterError || !policy.retryable(error)) throw error
+        if (over || error instanceof RetryLaterError || !isRetryable(policy, error)) throw error
       }
     }
   }
