@@ -48,10 +48,7 @@ export function resolveRetry(policy: RetryPolicy = {}): ResolvedRetry {
   whole('retry.attempts', resolved.attempts, 1)
   whole('retry.immediate', resolved.immediate, 0)
   whole('retry.maxDeliveries', resolved.maxDeliveries, 1)
-  const { factor, jitter, maxMs } = resolved
-  if (baseMs > maxMs) {
-    throw new OptionError(`retry.base (${baseMs} ms) is above retry.max (${maxMs} ms)`)
-  }
+  const { factor, jitter } = resolved
   if (!(factor >= 1 && Number.isFinite(factor))) {
     throw new OptionError(`retry.factor is ${factor}; it must be a number ≥ 1`)
   }
