@@ -65,7 +65,7 @@ export class CheckContext {
     /** Aborts at the check's timeout. */
     readonly signal: AbortSignal,
   ) {
-    this.hooks = target.hooks ?? {}
+    this.hooks = this.#watched(target.hooks ?? {})
     this.tolerances = {
       slowness: 1,
       lateMs: 250,
@@ -74,6 +74,23 @@ export class CheckContext {
       largestBody: 64 * 1024 * 1024,
       ...target.tolerances,
     }
+  }
+
+  /** What a check stops is started again after it, whatever becomes of the check. */
+  #watched(hooks: TargetHooks): TargetHooks {
+    const { stopBroker, startBroker } = hooks
+    if (!stopBroker || !startBroker) return hooks
+    let stopped = false
+    const start = async () => {
+      await startBroker.call(hooks)
+      stopped = false
+    }
+    this.#cleanups.push(() => (stopped ? start() : undefined))
+    const stop = async () => {
+      stopped = true
+      await stopBroker.call(hooks)
+    }
+    return { ...hooks, stopBroker: stop, startBroker: start }
   }
 
   /** A new topic name. */

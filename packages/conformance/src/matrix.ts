@@ -108,7 +108,7 @@ function size(bytes: number): string {
 
 function time(ms: number): string {
   if (ms === 0) return '–'
-  if (!Number.isFinite(ms)) return 'unbounded'
+  if (ms >= Number.MAX_SAFE_INTEGER) return 'unbounded'
   const days = ms / 86_400_000
   return days >= 1 ? `${round(days)} days` : `${round(ms / 1000)} s`
 }

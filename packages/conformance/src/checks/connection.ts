@@ -32,7 +32,9 @@ export const connection = [
             ledger.confirm(entry)
             // In the midst of it, so that it surely hits the load.
             if (ledger.confirmed === 2500 || ledger.confirmed === 6000) {
-              restarts.push(ctx.hooks.restart())
+              const restart = ctx.hooks.restart()
+              restart.catch(() => {})
+              restarts.push(restart)
             }
           } catch (error) {
             failures.push(codeOf(error))
@@ -135,7 +137,6 @@ export const connection = [
     needs: { hooks: ['stopBroker', 'startBroker'] },
     async run(ctx) {
       await ctx.hooks.stopBroker()
-      ctx.defer(() => ctx.hooks.startBroker().catch(() => {}))
       const begun = Date.now()
       await ctx.within(
         rejects(
@@ -164,7 +165,6 @@ export const connection = [
     needs: { hooks: ['stopBroker', 'startBroker'] },
     async run(ctx) {
       await ctx.hooks.stopBroker()
-      ctx.defer(() => ctx.hooks.startBroker().catch(() => {}))
       const connecting = ctx.connect({ connectTimeout: '30s' })
       connecting.catch(() => {})
       await new Promise((resolve) => setTimeout(resolve, 500))
@@ -191,7 +191,6 @@ export const connection = [
       ctx.defer(bus.on('connection', (event) => states.push(event.state)))
       same(bus.health().status, 'up', 'health')
       await ctx.hooks.stopBroker()
-      ctx.defer(() => ctx.hooks.startBroker().catch(() => {}))
       await ctx.until(() => bus.health().status === 'down', 'health to turn down', 30_000)
       await ctx.hooks.startBroker()
       await ctx.until(() => bus.health().status === 'up', 'health to turn up', 30_000)
