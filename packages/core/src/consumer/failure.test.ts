@@ -8,11 +8,10 @@ import { backoff, decide, describeFailure, resolveRetry } from './failure.js'
 
 const at = (random: number) => new VirtualClock({ random: () => random })
 
-const policies = fc.record({
-  base: fc.oneof(fc.nat(1e9), fc.double({ min: 0, max: 1e12, noNaN: true })),
-  max: fc.oneof(fc.nat(1e9), fc.double({ min: 0, max: 1e12, noNaN: true })),
-  factor: fc.double({ min: 1, max: 1e6, noNaN: true }),
-})
+const duration = fc.oneof(fc.nat(1e9), fc.double({ min: 0, max: 1e12, noNaN: true }))
+const policies = fc
+  .tuple(duration, duration, fc.double({ min: 1, max: 1e6, noNaN: true }))
+  .map(([a, b, factor]) => ({ base: Math.min(a, b), max: Math.max(a, b), factor }))
 const attempts = fc.oneof(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 1, max: 1e9 }))
 const chance = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true })
 

@@ -41,7 +41,7 @@ async function states(clock: VirtualClock, promises: readonly Promise<unknown>[]
     )
   })
   await clock.advance(0)
-  return found
+  return [...found]
 }
 
 const publishAll = (bus: Pick<TestBus, 'publish'>, count: number, from = 0) =>
@@ -175,7 +175,9 @@ describe('invariant 11: the outgoing buffer is bounded, and its policy says what
   it('does not drop what may have been taken already (drop-oldest)', async () => {
     const settles: (() => void)[] = []
     const { bus, clock } = await busOn(
-      (batch, settle) => batch.forEach((_, i) => settles.push(() => settle(i))),
+      (batch, settle) => {
+        for (const i of batch.keys()) settles.push(() => settle(i))
+      },
       { max: 2, policy: 'drop-oldest' },
     )
     const first = publishAll(bus, 2)
