@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { longshore } from './longshore.js'
 import { parseOptions, UsageError } from './options.js'
 import { Ledger, makerOf } from './payloads.js'
 import { memory } from './raw/memory.js'
@@ -23,6 +24,13 @@ it('measures throughput through both targets in as many rounds', async () => {
     expect(rounds.raw).toHaveLength(2)
   }
   expect(table(results, memory.name)).toContain('64 keys in order')
+})
+
+it('runs Longshore through every kind of scenario', async () => {
+  for (const scenario of scenarios.filter(({ name }) => !/^(slow|latency)/.test(name))) {
+    const own = { ...plan, rounds: 1, longshore: longshore('memory://') }
+    for (const { longshore } of await measure(scenario, own)) expect(longshore).toBeGreaterThan(0)
+  }
 })
 
 it('fails when a message is left unhandled', async () => {

@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs'
+import { availableParallelism, loadavg } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { longshore } from './longshore.js'
 import { type Options, parseOptions, UsageError, usage } from './options.js'
@@ -51,13 +52,27 @@ async function bench({ driver, rounds, messages, json, profile, ...options }: Op
     ...(profile && { profile: (name, work) => profiled(profileFolder, name, work) }),
     progress: (text) => console.error(text),
   }
+  // What else the machine did before: without that a figure means little.
+  const load = Math.round((loadavg()[0] ?? 0) * 10) / 10
+  const cores = availableParallelism()
   const results: Result[] = []
   for (const scenario of chosen) results.push(...(await measure(scenario, plan)))
 
   console.log(table(results, known.raw.name))
+  if (load > cores / 2) {
+    console.log(`the machine was busy (load ${load} on ${cores} cores): the figures are too low`)
+  }
   if (profile) console.log(`profiles: ${profileFolder}`)
   if (json !== undefined) {
-    const figures = { driver, node: process.version, rounds, messages, scenarios: results }
+    const figures = {
+      driver,
+      node: process.version,
+      rounds,
+      messages,
+      load,
+      cores,
+      scenarios: results,
+    }
     writeFileSync(json, `${JSON.stringify(figures, null, 2)}\n`)
   }
 }
