@@ -53,7 +53,7 @@ interface Description {
   readonly id: string
   readonly title: string
   readonly area: Area
-  /** The number in the list of checks that this one belongs to. */
+  /** The number in the list of checks that this one belongs to; 0 for what is beyond it. */
   readonly ref: number
   /** It proves that nothing is lost: no capability may switch it off. */
   readonly noLoss?: boolean

@@ -181,7 +181,7 @@ export const connection = [
     id: 'connection.health',
     title: 'Health turns down and up with the broker',
     area: 'connection',
-    ref: 61,
+    ref: 0,
     schedule: 'alone',
     timeoutMs: 60_000,
     needs: { hooks: ['stopBroker', 'startBroker'] },

@@ -7,7 +7,7 @@ export const options = [
     id: 'options.priority',
     title: 'Of what waits, higher priorities come first',
     area: 'options',
-    ref: 9,
+    ref: 0,
     needs: { capabilities: ['priority'] },
     async run(ctx) {
       const bus = await ctx.connect()
@@ -29,7 +29,7 @@ export const options = [
     id: 'options.ttl',
     title: 'What was not delivered within its ttl is dropped; the rest is not',
     area: 'options',
-    ref: 9,
+    ref: 0,
     needs: { capabilities: ['ttl'] },
     async run(ctx) {
       const bus = await ctx.connect()
@@ -51,7 +51,7 @@ export const options = [
     id: 'options.admin',
     title: 'Topics and groups can be created, counted and deleted',
     area: 'options',
-    ref: 18,
+    ref: 0,
     needs: { capabilities: ['admin'] },
     async run(ctx) {
       const bus = await ctx.connect({ autoCreate: false })

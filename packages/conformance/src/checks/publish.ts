@@ -250,7 +250,7 @@ export const publish = [
     id: 'publish.dedupe',
     title: 'A repeated id is confirmed but delivered once',
     area: 'publish',
-    ref: 14,
+    ref: 0,
     needs: { capabilities: ['dedupe'] },
     async run(ctx) {
       const bus = await ctx.connect()
