@@ -28,7 +28,10 @@ export class Deque<T> {
     this.#head = (this.#head + 1) & (this.#items.length - 1)
     this.#size--
     // A backlog that is gone should not keep its memory.
-    if (this.#size === 0 && this.#items.length > 1024) this.#items = new Array(16)
+    if (this.#size === 0 && this.#items.length > 1024) {
+      this.#items = new Array(16)
+      this.#head = 0
+    }
     return item
   }
 
