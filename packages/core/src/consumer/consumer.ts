@@ -293,7 +293,8 @@ export class Consumer implements Subscription, ContextHost {
 
   #succeeded(context: Context): void {
     this.settings.killSwitch?.record(true)
-    if (context.trial && context.key !== undefined) {
+    const { settledBy } = context
+    if (context.trial && context.key !== undefined && (settledBy ?? 'ack') === 'ack') {
       void this.#settleAndFinish(context, this.#closeCircuit(context, context.key))
       return
     }

@@ -35,6 +35,8 @@ export class Context implements Delivery<unknown> {
   cursor = 0
   #payload: unknown = undefined
   settlement: Settlement = 'open'
+  /** How it is (being) settled; undefined while it is open. */
+  settledBy: 'ack' | 'retry' | 'dead-letter' | 'hand-back' | undefined = undefined
   /** Set when the runtime took it out of a queue without running it. */
   dropped = false
   /** Lets a half-open circuit try. */

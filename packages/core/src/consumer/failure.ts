@@ -147,9 +147,18 @@ export function describeFailure(
 ): Failure {
   return {
     reason,
-    errorName: String(error.name),
-    errorMessage: String(error.message).slice(0, maxMessage),
-    errorStack: maxStack === 0 ? '' : String(error.stack ?? '').slice(0, maxStack),
+    errorName: printed(() => error.name),
+    errorMessage: printed(() => error.message).slice(0, maxMessage),
+    errorStack: maxStack === 0 ? '' : printed(() => error.stack ?? '').slice(0, maxStack),
     ...about,
+  }
+}
+
+/** A property of a thrown thing as text, whatever its getter does. */
+function printed(read: () => unknown): string {
+  try {
+    return String(read())
+  } catch {
+    return '(unreadable)'
   }
 }

@@ -20,7 +20,6 @@ const opensCircuit: ReadonlySet<DeadLetterReason> = new Set([
   'exhausted',
   'permanent',
   'delivery-limit',
-  'parked',
 ])
 
 export interface SettlerDeps {
@@ -47,6 +46,7 @@ export class Settler {
   ack(context: Context): MaybePromise<boolean> {
     if (context.settlement !== 'open') return false
     context.settlement = 'settling'
+    context.settledBy = 'ack'
     try {
       const taken = this.subscription.ack(context.incoming)
       if (!isPromise(taken)) return this.#settled(context, taken)
@@ -72,6 +72,7 @@ export class Settler {
     const { capabilities } = driver
     const holder = request.hold ? capabilities.orderedRetry : capabilities.retry
     context.settlement = 'settling'
+    context.settledBy = 'retry'
     let taken: boolean
     if (holder === 'process') {
       context.again = { request, dueAt: clock.now() + delayMs }
@@ -88,6 +89,7 @@ export class Settler {
     if (context.settlement !== 'open') return false
     const { settings, clock, announce, logger } = this.deps
     context.settlement = 'settling'
+    context.settledBy = 'dead-letter'
     const { id, key } = context.incoming.message
     const now = clock.now()
     const failure = describeFailure(
@@ -104,7 +106,7 @@ export class Settler {
     )
     const taken = await this.#persist(context, async () => {
       // First the circuit: a crash in between then parks this message too, instead of letting its successors pass.
-      if (key !== undefined && (reason !== 'parked' || context.trial) && opensCircuit.has(reason)) {
+      if (key !== undefined && (context.trial || opensCircuit.has(reason))) {
         await this.#open(key, failure.errorMessage)
       }
       if (settings.deadLetter.keep) return this.subscription.deadLetter(context.incoming, failure)
@@ -131,7 +133,10 @@ export class Settler {
   async handBack(contexts: readonly Context[]): Promise<void> {
     const open = contexts.filter((context) => context.settlement === 'open' && !context.revoked)
     if (open.length === 0) return
-    for (const context of open) context.settlement = 'settling'
+    for (const context of open) {
+      context.settlement = 'settling'
+      context.settledBy = 'hand-back'
+    }
     const { announce, logger } = this.deps
     try {
       await this.subscription.release(open.map((context) => context.incoming))

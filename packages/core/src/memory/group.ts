@@ -83,7 +83,8 @@ export class MemoryGroup {
     const old = this.#ready
     // No member holds anything: every lane is free, so one that takes all gets all.
     const taker = {} as Member
-    for (let d = old.take(taker, Infinity); d; d = old.take(taker, Infinity)) {
+    old.wake(Number.POSITIVE_INFINITY)
+    for (let d = old.take(taker); d; d = old.take(taker)) {
       waiting.push(d)
       old.settled(d)
     }
@@ -180,6 +181,7 @@ export class MemoryGroup {
       this.#delayed.pop()
       this.#ready.push(next.delivery)
     }
+    this.#ready.wake(now)
     if (this.#ready.size === 0 || this.members.length === 0) {
       this.#sleep()
       return
@@ -207,7 +209,7 @@ export class MemoryGroup {
 
   #takeLive(member: Member, now: number): MemoryDelivery | undefined {
     for (;;) {
-      const delivery = this.#ready.take(member, now)
+      const delivery = this.#ready.take(member)
       if (delivery === undefined || delivery.expiresAt > now) return delivery
       this.#ready.settled(delivery)
     }

@@ -9,8 +9,10 @@ export interface ReadyQueue {
   push(delivery: MemoryDelivery): void
   /** Back to its old place. Several are given last first. */
   putBack(delivery: MemoryDelivery, heldUntil: number): void
+  /** Lets go of what was held until now. */
+  wake(now: number): void
   /** The next delivery for this member; undefined if there is none for it now. */
-  take(member: Member, now: number): MemoryDelivery | undefined
+  take(member: Member): MemoryDelivery | undefined
   /** To be called when a member let go of a delivery. */
   settled(delivery: MemoryDelivery): void
   /** When the next held lane becomes free; Infinity if none is held. */
@@ -53,6 +55,8 @@ export class PlainQueue implements ReadyQueue {
     }
     return undefined
   }
+
+  wake(): void {}
 
   settled(): void {}
 
@@ -152,7 +156,7 @@ export class KeyQueue implements ReadyQueue {
     return queue
   }
 
-  take(member: Member, now: number): MemoryDelivery | undefined {
+  wake(now: number): void {
     for (let lane = this.#held.peek(); lane && lane.heldUntil <= now; lane = this.#held.peek()) {
       this.#held.pop()
       if (lane.place !== this.#held) continue
@@ -160,6 +164,9 @@ export class KeyQueue implements ReadyQueue {
       lane.place = undefined
       this.#place(lane)
     }
+  }
+
+  take(member: Member): MemoryDelivery | undefined {
     const own = this.#owned.get(member)
     const lane = (own && this.#next(own)) ?? this.#next(this.#free)
     if (lane === undefined) return undefined

@@ -205,14 +205,20 @@ export class Outgoing {
     this.#drop(entry, this.#policy)
   }
 
+  /** The oldest that surely never left; while the connection is down it is among the returned. */
   #oldestUnsent(): Entry | undefined {
-    for (let entry = this.#waiting.shift(); entry; entry = this.#waiting.shift()) {
-      if (entry.place !== 'waiting') continue
-      if (!entry.maybeSent) return entry
-      this.#waiting.unshift(entry)
+    while (this.#waiting.peek()?.place === 'done') this.#waiting.shift()
+    const droppable = (entry: Entry) => entry.place === 'waiting' && !entry.maybeSent
+    let oldest: Entry | undefined
+    for (const entry of this.#waiting) {
+      if (!droppable(entry)) continue
+      oldest = entry
       break
     }
-    return undefined
+    for (const entry of this.#returned) {
+      if (droppable(entry) && entry.seq < (oldest?.seq ?? Number.POSITIVE_INFINITY)) oldest = entry
+    }
+    return oldest
   }
 
   #drop(entry: Entry, policy: 'drop-oldest' | 'drop-newest'): void {
@@ -283,10 +289,7 @@ export class Outgoing {
       return this.#confirmed(entry)
     }
     const { outcome, error } = failure
-    if (outcome === 'rejected') {
-      const wrapped = wrapDriverError(error, `publishing to '${entry.message.topic}'`)
-      return this.#finish(entry, { status: 'failed', id: entry.message.id, error: wrapped })
-    }
+    if (outcome === 'rejected') return this.#rejected(entry, error)
     entry.lastError = error
     if (outcome === 'unknown') entry.maybeSent = true
     this.#leaveUnderway(entry)
@@ -294,6 +297,19 @@ export class Outgoing {
     if (this.clock.now() >= entry.deadlineAt || this.#closed) return this.#expire(entry)
     this.#returned.push(entry)
     this.#pause ??= this.clock.setTimer(() => this.#resume(), this.#nextPause())
+  }
+
+  #rejected(entry: Entry, reason: unknown): void {
+    const { id, topic } = entry.message
+    const error = wrapDriverError(reason, `publishing to '${topic}'`)
+    if (!entry.maybeSent) return this.#finish(entry, { status: 'failed', id, error })
+    // Only the repeat was refused: the first try may have been taken.
+    const unknown = new OutcomeUnknownError(
+      `message ${id} for '${topic}' may have been taken; a repeat was refused: ${error.message}`,
+      id,
+      { cause: error },
+    )
+    this.#finish(entry, { status: 'unknown', id, error: unknown })
   }
 
   #nextPause(): number {
