@@ -109,6 +109,8 @@ export interface ConsumeContext<T = unknown> {
   readonly signal: AbortSignal
   /** True once it was acked, retried, dead-lettered or handed back. */
   readonly settled: boolean
+  /** How; undefined while it is open. */
+  readonly settledBy: 'ack' | 'retry' | 'dead-letter' | 'hand-back' | undefined
   /** A place for middleware to leave things for each other and for the handler. */
   readonly state: Map<unknown, unknown>
   /** Publishes with this message's correlation (its id, if it has none), and it as the cause. */
@@ -186,8 +188,6 @@ export interface ConsumeOptions {
   readonly retry?: RetryPolicy | ConsumeMiddleware
   /** A policy, or a middleware in its place. */
   readonly deadLetter?: DeadLetterPolicy | ConsumeMiddleware
-  /** Longest time in the handler. Default: none. */
-  readonly timeout?: Duration
   readonly killSwitch?: KillSwitch | boolean
   /** Inside the bus's own consume middleware, in the order given. */
   readonly middleware?: readonly ConsumeMiddleware[]
@@ -201,9 +201,12 @@ export interface ConsumeOptions {
   readonly signal?: AbortSignal
 }
 
-export type SubscribeOptions = ConsumeOptions
+export interface SubscribeOptions extends ConsumeOptions {
+  /** Longest time in the handler (of the whole batch, for batches). Default: none. */
+  readonly timeout?: Duration
+}
 
-export interface SubscribeBatchOptions extends ConsumeOptions {
+export interface SubscribeBatchOptions extends SubscribeOptions {
   /** Messages in a batch at most. Default 100. */
   readonly batchSize?: number
   /** Longest wait for a batch to fill, from its first message. Default 100 ms. */

@@ -26,9 +26,8 @@ import { Batches } from './consumer/batches.js'
 import { Consumer, type ConsumerDeps, closeMs } from './consumer/consumer.js'
 import { Consumption } from './consumer/consumption.js'
 import type { Context } from './consumer/context.js'
-import { whole } from './consumer/failure.js'
 import { calledFromHandler, closeInHandler } from './consumer/in-handler.js'
-import { resolveSettings } from './consumer/settings.js'
+import { type Call, resolveSettings, type Settings } from './consumer/settings.js'
 import { DeadLetters } from './dead-letters.js'
 import type { Driver, DriverStatus } from './driver.js'
 import { toMs } from './duration.js'
@@ -139,7 +138,7 @@ export class LongshoreBus implements Bus {
     handler: Handler<NoInfer<Out>>,
   ): Promise<Subscription> {
     if (typeof handler !== 'function') throw noHandler('subscribe', topic)
-    return this.#consume(topic, options, handler as never)
+    return this.#consume('subscribe', topic, options, () => handler as never)
   }
 
   async subscribeBatch<In, Out = In>(
@@ -148,35 +147,32 @@ export class LongshoreBus implements Bus {
     handler: BatchHandler<NoInfer<Out>>,
   ): Promise<Subscription> {
     if (typeof handler !== 'function') throw noHandler('subscribeBatch', topic)
-    const { batchSize: size = 100, batchWait = 100, concurrency = 1 } = options ?? {}
-    whole('batchSize', size, 1)
-    whole('concurrency', concurrency, 1)
-    const waitMs = toMs(batchWait, 'batchWait')
-    const batches = new Batches(
-      handler as BatchHandler<unknown>,
-      { size, waitMs, concurrency },
-      this.#parts.clock,
-    )
-    const consumer = await this.#consume(topic, options, batches.add, size)
-    consumer.onClosing = () => batches.close()
+    let batches: Batches | undefined
+    const consumer = await this.#consume('subscribeBatch', topic, options, (settings) => {
+      batches = new Batches(handler as BatchHandler<unknown>, settings, this.#parts.clock)
+      return batches.add
+    })
+    consumer.onClosing = () => batches?.close()
     return consumer
   }
 
   consume<In, Out = In>(topic: TopicLike<In, Out>, options: ConsumeOptions): ConsumptionApi<Out> {
-    return new Consumption<Out>((handler) => this.#consume(topic, options, handler))
+    return new Consumption<Out>((handler) =>
+      this.#consume('consume', topic, options, () => handler),
+    )
   }
 
-  async #consume<In, Out = In>(
+  async #consume<In, Out>(
+    call: Call,
     topicLike: TopicLike<In, Out>,
-    options: ConsumeOptions,
-    handler: (payload: unknown, context: Context) => unknown,
-    units = 0,
+    options: SubscribeBatchOptions,
+    handlerFor: (settings: Settings) => (payload: unknown, context: Context) => unknown,
   ): Promise<Consumer> {
     this.#assertOpen()
     const { driver, clock } = this.#parts
     const topic = toTopic(topicLike) as unknown as Topic<never, unknown>
-    const settings = resolveSettings(topic.name, options, driver, clock, units)
-    const consumer = new Consumer(this.#consumerDeps, topic, settings, handler)
+    const settings = resolveSettings(call, topic.name, options, driver, clock)
+    const consumer = new Consumer(this.#consumerDeps, topic, settings, handlerFor(settings))
     this.#consumers.add(consumer)
     try {
       await consumer.start()

@@ -2,9 +2,11 @@ import type { BatchContext, BatchHandler } from '../api.js'
 import type { Clock, Timer } from '../clock.js'
 import { OptionError } from '../errors.js'
 import type { Message } from '../message.js'
+import { limited } from '../middleware/timeout.js'
 import type { Context } from './context.js'
 import { HandBack } from './hand-back.js'
 import { marker } from './in-handler.js'
+import type { Settings } from './settings.js'
 
 /** A delivery that waits for its batch, and how to tell what became of it. */
 interface Member {
@@ -18,11 +20,9 @@ interface Member {
  * dead letters, order and draining are those of single messages.
  */
 export class Batches {
-  readonly #handler: BatchHandler<unknown>
   readonly #size: number
   readonly #waitMs: number
   readonly #concurrency: number
-  readonly #clock: Clock
   #gathering: Member[] = []
   #running = 0
   #due = false
@@ -30,15 +30,14 @@ export class Batches {
   #closing = false
 
   constructor(
-    handler: BatchHandler<unknown>,
-    options: { readonly size: number; readonly waitMs: number; readonly concurrency: number },
-    clock: Clock,
+    private readonly handler: BatchHandler<unknown>,
+    private readonly settings: Settings,
+    private readonly clock: Clock,
   ) {
-    this.#handler = handler
-    this.#size = options.size
-    this.#waitMs = options.waitMs
-    this.#concurrency = options.concurrency
-    this.#clock = clock
+    const { size, waitMs, concurrency } = settings.batch!
+    this.#size = size
+    this.#waitMs = waitMs
+    this.#concurrency = concurrency
   }
 
   readonly add = (_payload: unknown, context: Context): Promise<void> =>
@@ -49,7 +48,7 @@ export class Batches {
       }
       this.#gathering.push({ context, resolve, reject })
       if (this.#gathering.length === 1) {
-        this.#timer = this.#clock.setTimer(() => {
+        this.#timer = this.clock.setTimer(() => {
           this.#due = true
           this.#run()
         }, this.#waitMs)
@@ -73,7 +72,7 @@ export class Batches {
       this.#timer?.cancel()
       this.#due = false
       if (this.#gathering.length > 0) {
-        this.#timer = this.#clock.setTimer(() => {
+        this.#timer = this.clock.setTimer(() => {
           this.#due = true
           this.#run()
         }, this.#waitMs)
@@ -112,8 +111,8 @@ export class Batches {
     }
     let thrown: { readonly error: unknown } | undefined
     try {
-      await this.#handler(
-        messages.map((message) => message.payload),
+      await this.#call(
+        batch.map((member) => member.context),
         context,
       )
     } catch (error) {
@@ -124,5 +123,17 @@ export class Batches {
       else if (thrown !== undefined) member.reject(thrown.error)
       else member.resolve()
     })
+  }
+
+  #call(contexts: readonly Context[], context: BatchContext): Promise<void> {
+    const call = async () => {
+      await this.handler(
+        contexts.map((each) => each.payload),
+        context,
+      )
+    }
+    const { timeoutMs, spec } = this.settings
+    if (timeoutMs === undefined) return call()
+    return limited(contexts, call(), timeoutMs, spec.order === 'key')
   }
 }

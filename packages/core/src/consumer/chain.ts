@@ -29,7 +29,10 @@ export function buildChain(
   else if (settings.customDeadLetter) outer.push(retryWith(settings.retry))
   if (!settings.customRetry && settings.retry.immediate > 0) outer.push(immediately(settings.retry))
   const inner = [...busMiddleware, ...settings.middleware]
-  if (settings.timeoutMs !== undefined) inner.push(timeoutAfter(settings.timeoutMs, ordered))
+  // A batch has one limit for the whole of it, from when its handler begins.
+  if (settings.timeoutMs !== undefined && settings.batch === undefined) {
+    inner.push(timeoutAfter(settings.timeoutMs, ordered))
+  }
 
   const handle = (context: Context) => handler(context.payload, context) as MaybePromise<void>
   const rest = compose(inner, handle as never, outer.length) as unknown as Chain

@@ -292,9 +292,9 @@ export class Consumer implements Subscription, ContextHost {
   }
 
   #succeeded(context: Context): void {
-    this.settings.killSwitch?.record(true)
-    const { settledBy } = context
-    if (context.trial && context.key !== undefined && (settledBy ?? 'ack') === 'ack') {
+    const good = (context.settledBy ?? 'ack') === 'ack'
+    if (good) this.settings.killSwitch?.record(true)
+    if (context.trial && context.key !== undefined && good) {
       void this.#settleAndFinish(context, this.#closeCircuit(context, context.key))
       return
     }
@@ -375,6 +375,7 @@ export class Consumer implements Subscription, ContextHost {
         : toMs(delay, 'the delay of retry')
     const error =
       thrown === undefined ? new Error('the handler asked for a retry') : toError(thrown)
+    if (thrown !== undefined) this.#countFailure(context, error)
     return this.#settler.retry(context, delayMs, error)
   }
 
@@ -385,6 +386,7 @@ export class Consumer implements Subscription, ContextHost {
   ): Promise<boolean> {
     const error =
       thrown === undefined ? new PermanentError('the handler asked for it') : toError(thrown)
+    if (thrown !== undefined) this.#countFailure(context, error)
     return this.#settler.bury(context, error, reason)
   }
 
@@ -400,8 +402,7 @@ export class Consumer implements Subscription, ContextHost {
       })
       return false
     }
-    this.#announce.failed(context, error)
-    if (this.settings.killSwitch?.record(false)) this.#trip()
+    this.#countFailure(context, error)
     // It is somebody else's now: not our failure to count.
     if (context.revoked) return false
     const { customDeadLetter, customRetry, retry } = this.settings
@@ -411,6 +412,12 @@ export class Consumer implements Subscription, ContextHost {
     const decision = decide(retry, context.attempt, thrown, this.clock)
     if (decision.retryInMs === undefined) return this.#bury(context, error, decision.reason)
     return this.#settler.retry(context, decision.retryInMs, error)
+  }
+
+  #countFailure(context: Context, error: Error): void {
+    if (context.settlement !== 'open') return
+    this.#announce.failed(context, error)
+    if (this.settings.killSwitch?.record(false)) this.#trip()
   }
 
   async #bury(context: Context, error: Error, reason: DeadLetterReason): Promise<boolean> {

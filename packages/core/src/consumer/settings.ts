@@ -1,4 +1,9 @@
-import type { ConsumeMiddleware, ConsumeOptions, SubscribeBatchOptions } from '../api.js'
+import type {
+  ConsumeMiddleware,
+  ConsumeOptions,
+  SubscribeBatchOptions,
+  SubscribeOptions,
+} from '../api.js'
 import type { CircuitStore } from '../circuits.js'
 import type { Clock } from '../clock.js'
 import type { Driver, SubscriptionSpec } from '../driver.js'
@@ -25,7 +30,6 @@ const consumeOptions = [
   'from',
   'retry',
   'deadLetter',
-  'timeout',
   'killSwitch',
   'middleware',
   'prefetch',
@@ -34,11 +38,32 @@ const consumeOptions = [
   'signal',
 ] as const satisfies readonly (keyof ConsumeOptions)[]
 
-const batchOptions = [
+const subscribeOptions = [
   ...consumeOptions,
+  'timeout',
+] as const satisfies readonly (keyof SubscribeOptions)[]
+
+const batchOptions = [
+  ...subscribeOptions,
   'batchSize',
   'batchWait',
 ] as const satisfies readonly (keyof SubscribeBatchOptions)[]
+
+/** By the method that takes them. */
+const optionsOf = {
+  subscribe: subscribeOptions,
+  subscribeBatch: batchOptions,
+  consume: consumeOptions,
+}
+
+export type Call = keyof typeof optionsOf
+
+export interface BatchSettings {
+  readonly size: number
+  readonly waitMs: number
+  /** Batches at once. */
+  readonly concurrency: number
+}
 
 /** The options of a subscription, checked, with their defaults, in milliseconds. */
 export interface Settings {
@@ -54,27 +79,28 @@ export interface Settings {
   readonly deadLetter: ResolvedDeadLetter
   readonly customDeadLetter: ConsumeMiddleware | undefined
   readonly timeoutMs: number | undefined
+  /** There for `subscribeBatch`. */
+  readonly batch: BatchSettings | undefined
   readonly killSwitch: KillSwitch | undefined
   readonly middleware: readonly ConsumeMiddleware[]
   readonly signal: AbortSignal | undefined
 }
 
 /**
- * @param units deliveries in one handler call for batches, else 0
  * @throws OptionError, NameError, UnsupportedError
  */
 export function resolveSettings(
+  call: Call,
   topic: string,
-  options: ConsumeOptions,
+  options: SubscribeBatchOptions,
   driver: Driver,
   clock: Clock,
-  units = 0,
 ): Settings {
-  const where = `subscribe('${topic}')`
+  const where = `${call}('${topic}')`
   if (options === null || typeof options !== 'object') {
     throw new OptionError(`${where} needs options with at least a group: { group: 'billing' }`)
   }
-  checkOptions(where, options, units === 0 ? consumeOptions : batchOptions)
+  checkOptions(where, options, optionsOf[call])
   checkName('group', options.group)
   const { order = 'none', onKeyFailure = 'block', from = 'latest', concurrency = 1 } = options
   oneOf('order', order, ['none', 'key'])
@@ -116,7 +142,8 @@ export function resolveSettings(
   }
   const middleware = options.middleware ?? []
   checkMiddleware(`${where}: middleware`, middleware)
-  const handlers = concurrency * Math.max(1, units)
+  const batch = call === 'subscribeBatch' ? batchOf(options, concurrency) : undefined
+  const handlers = concurrency * (batch?.size ?? 1)
   const window = windowOf(options, handlers, order)
   return {
     spec: { topic, group: options.group, order, window, from, leaseMs },
@@ -134,6 +161,7 @@ export function resolveSettings(
     ),
     customDeadLetter: typeof options.deadLetter === 'function' ? options.deadLetter : undefined,
     timeoutMs: options.timeout === undefined ? undefined : toMs(options.timeout, 'timeout'),
+    batch,
     killSwitch: killSwitchOf(options, clock),
     middleware,
     signal: options.signal,
@@ -145,6 +173,12 @@ function windowOf(options: ConsumeOptions, concurrency: number, order: 'none' | 
     return order === 'key' ? Math.max(64, concurrency * 2) : concurrency * 2
   whole('prefetch', options.prefetch, 1)
   return options.prefetch
+}
+
+function batchOf(options: SubscribeBatchOptions, concurrency: number): BatchSettings {
+  const { batchSize = 100, batchWait = 100 } = options
+  whole('batchSize', batchSize, 1)
+  return { size: batchSize, waitMs: toMs(batchWait, 'batchWait'), concurrency }
 }
 
 function killSwitchOf({ killSwitch }: ConsumeOptions, clock: Clock): KillSwitch | undefined {

@@ -1,7 +1,9 @@
 import type { ConsumeContext, ConsumeMiddleware } from '../api.js'
 import { type Clock, systemClock } from '../clock.js'
 import { type Duration, toMs } from '../duration.js'
+import { OptionError } from '../errors.js'
 import { newId } from '../message.js'
+import { checkOptions } from '../options.js'
 import { RetryLaterError } from '../retry-later.js'
 
 /** Remembers which messages were handled. `token` names the claimant, so that only it can finish or give up. */
@@ -28,9 +30,14 @@ export interface DeduplicateOptions {
  * Runs the inner part once per message, as far as the store remembers: repeats are acked without running. A message that
  * somebody else is at is retried later. It does not join the handler's transaction: a crash between handling and marking
  * runs the message again.
+ * @throws OptionError, UnknownOptionError
  */
 export function deduplicate(options: DeduplicateOptions): ConsumeMiddleware {
+  checkOptions('deduplicate', options, ['store', 'ttl', 'claim', 'key'])
   const { store } = options
+  if (typeof store?.claim !== 'function') {
+    throw new OptionError('deduplicate needs a store, for instance new MemoryDedupeStore()')
+  }
   const ttlMs = toMs(options.ttl ?? '24h', 'deduplicate.ttl')
   const claimMs = toMs(options.claim ?? '5m', 'deduplicate.claim')
   const keyOf = options.key ?? ((context) => `${context.group}:${context.message.id}`)
@@ -49,7 +56,9 @@ export function deduplicate(options: DeduplicateOptions): ConsumeMiddleware {
       await store.release(key, token)
       throw error
     }
-    await store.done(key, token, ttlMs)
+    // Put off, dead-lettered (and maybe redriven one day) or handed back: it was not handled.
+    if ((context.settledBy ?? 'ack') === 'ack') await store.done(key, token, ttlMs)
+    else await store.release(key, token)
   }
 }
 

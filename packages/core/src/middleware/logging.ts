@@ -13,7 +13,8 @@ export function logging(logger: Logger): ConsumeMiddleware {
       await next(context)
       logger.info('handled', { ...details, durationMs: durationMs() })
     } catch (error) {
-      logger.warn('failed', { ...details, durationMs: durationMs(), error })
+      if (context.settledBy === 'hand-back') logger.debug('handed back', details)
+      else logger.warn('failed', { ...details, durationMs: durationMs(), error })
       throw error
     }
   }

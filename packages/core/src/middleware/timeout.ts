@@ -27,15 +27,26 @@ function run(
   ordered: boolean,
 ): void | Promise<void> {
   const result = next(context)
-  if (!isPromise(result as Promise<void>)) return
+  if (isPromise(result as Promise<void>))
+    return limited([context], result as Promise<void>, ms, ordered)
+}
+
+/** Waits for `result`, but rejects (with `ordered`: once it has ended) if that takes longer. */
+export function limited(
+  contexts: readonly Context[],
+  result: Promise<unknown>,
+  ms: number,
+  ordered: boolean,
+): Promise<void> {
+  const { topic, group, host } = contexts[0]!
   return new Promise((resolve, reject) => {
     let late: HandlerTimeoutError | undefined
-    const timer = context.host.clock.setTimer(() => {
+    const timer = host.clock.setTimer(() => {
       late = new HandlerTimeoutError(
-        `the handler of '${context.topic}' in group '${context.group}' took longer than ${ms} ms; ` +
+        `the handler of '${topic}' in group '${group}' took longer than ${ms} ms; ` +
           "heed ctx.signal, or raise the subscription's timeout",
       )
-      context.abort(late)
+      for (const context of contexts) context.abort(late)
       if (!ordered) reject(late)
     }, ms)
     const watch = {
