@@ -57,6 +57,7 @@ export class LongshoreBus implements Bus {
   readonly #publisher: Publisher
   readonly #consumers = new Set<Consumer>()
   readonly #consumerDeps: ConsumerDeps
+  #admin: Admin | undefined
   #closing: Promise<CloseReport> | undefined
 
   constructor(parts: BusParts) {
@@ -96,7 +97,8 @@ export class LongshoreBus implements Bus {
     if (driver.admin === undefined) {
       throw unsupported(driver, 'admin', 'creating, deleting and counting topics and groups')
     }
-    return driver.admin
+    this.#admin ??= checkedAdmin(driver.admin)
+    return this.#admin
   }
 
   // --- Publishing ---
@@ -315,6 +317,27 @@ export class LongshoreBus implements Bus {
   #assertOpen(): void {
     if (this.#closing !== undefined)
       throw new ClosedError('the bus is closed; connect again to use it')
+  }
+}
+
+/** Refuses names that not every broker can hold, whatever this one would take. */
+function checkedAdmin(admin: Admin): Admin {
+  const check = (topic: string, group?: string) => {
+    checkName('topic', topic)
+    if (group !== undefined) checkName('group', group)
+  }
+  return {
+    async createTopic(topic) {
+      check(topic)
+      await admin.createTopic(topic)
+    },
+    async createGroup(topic, group, options) {
+      check(topic, group)
+      await admin.createGroup(topic, group, options)
+    },
+    deleteTopic: (topic) => admin.deleteTopic(topic),
+    deleteGroup: (topic, group) => admin.deleteGroup(topic, group),
+    stats: (topic, group) => admin.stats(topic, group),
   }
 }
 

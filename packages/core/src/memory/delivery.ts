@@ -36,7 +36,8 @@ export class MemoryDelivery implements IncomingDelivery {
       deliveries,
       firstFailedAt,
       this.priority,
-      this.expiresAt,
+      // Once it was delivered in time, its retries don't expire.
+      attempt === 1 && deliveries === 1 ? this.expiresAt : Number.POSITIVE_INFINITY,
     )
     next.lane = this.lane
     return next

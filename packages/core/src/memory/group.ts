@@ -79,19 +79,14 @@ export class MemoryGroup {
   }
 
   #changeOrder(order: 'none' | 'key'): void {
-    const waiting: MemoryDelivery[] = []
-    const old = this.#ready
-    // No member holds anything: every lane is free, so one that takes all gets all.
-    const taker = {} as Member
-    old.wake(Number.POSITIVE_INFINITY)
-    for (let d = old.take(taker); d; d = old.take(taker)) {
-      waiting.push(d)
-      old.settled(d)
-    }
+    const waiting = this.#ready.drain()
     this.order = order
     this.#ready = this.#newQueue()
-    waiting.sort((a, b) => a.seq - b.seq)
-    for (const delivery of waiting) this.#ready.push(delivery)
+    waiting.sort((a, b) => a.delivery.seq - b.delivery.seq)
+    for (const { delivery, heldUntil } of waiting) {
+      if (heldUntil > this.clock.now()) this.#delay(delivery, heldUntil)
+      else this.#ready.push(delivery)
+    }
   }
 
   leave(member: Member): void {

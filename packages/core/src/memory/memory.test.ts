@@ -41,8 +41,9 @@ describe('memory: groups', () => {
     const subscription = await bus.subscribe('orders', { group: 'g' }, () => {})
     await subscription.close()
     for (const n of range(10)) await bus.publish('orders', n)
-    expect(await collect(bus, 'orders', { group: 'g' })).toEqual([])
+    const seen = await collect(bus, 'orders', { group: 'g' })
     await bus.handled({ count: 10 })
+    expect(seen).toEqual(range(10))
   })
 
   it('starts a new group at the latest, the earliest, or a Date; an old group where it was', async () => {
@@ -548,7 +549,10 @@ describe('memory: dead letters', () => {
     for (const n of range(count)) await bus.publish('orders', n, { id: `${n}`, key: `k${n % 2}` })
     await bus.deadLettered({ count })
     seen.length = 0
-    return { bus, seen, succeed: () => void (failing = false) }
+    const succeed = () => {
+      failing = false
+    }
+    return { bus, seen, succeed }
   }
 
   it('lists, gets, counts and filters them, oldest first', async () => {

@@ -17,6 +17,8 @@ export interface ReadyQueue {
   settled(delivery: MemoryDelivery): void
   /** When the next held lane becomes free; Infinity if none is held. */
   nextDue(): number
+  /** Takes everything out, each with the time until which it is held (0: not at all). Nothing may be unsettled. */
+  drain(): { readonly delivery: MemoryDelivery; readonly heldUntil: number }[]
   clear(): void
 }
 
@@ -62,6 +64,12 @@ export class PlainQueue implements ReadyQueue {
 
   nextDue(): number {
     return Number.POSITIVE_INFINITY
+  }
+
+  drain() {
+    const all = this.#levels.flatMap((level) => level?.drain() ?? [])
+    this.size = 0
+    return all.map((delivery) => ({ delivery, heldUntil: 0 }))
   }
 
   clear(): void {
@@ -202,6 +210,22 @@ export class KeyQueue implements ReadyQueue {
 
   nextDue(): number {
     return this.#held.peek()?.heldUntil ?? Number.POSITIVE_INFINITY
+  }
+
+  drain() {
+    const all: { delivery: MemoryDelivery; heldUntil: number }[] = []
+    for (const lane of this.#lanes.values()) {
+      // Only the head is held.
+      let { heldUntil } = lane
+      for (const delivery of lane.waiting.drain()) {
+        all.push({ delivery, heldUntil })
+        heldUntil = 0
+      }
+      lane.place = undefined
+    }
+    this.#lanes.clear()
+    this.size = 0
+    return all
   }
 
   clear(): void {
