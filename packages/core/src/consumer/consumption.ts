@@ -16,7 +16,7 @@ export class Consumption<T> implements Api<T> {
   readonly #open: () => Promise<Consumer>
   #queue: Held[] = []
   readonly #inHands = new Map<Context, Held>()
-  #waiting: ((result: Result<T>) => void)[] = []
+  #waiting: { resolve(result: Result<T>): void; reject(error: unknown): void }[] = []
   #consumer: Promise<Consumer> | undefined
   #over = false
   #failure: { readonly error: unknown } | undefined
@@ -43,7 +43,7 @@ export class Consumption<T> implements Api<T> {
       const held = { context, giveBack }
       const next = this.#waiting.shift()
       if (next === undefined) this.#queue.push(held)
-      else next(this.#hand(held))
+      else next.resolve(this.#hand(held))
     })
   }
 
@@ -71,7 +71,10 @@ export class Consumption<T> implements Api<T> {
   #end(): void {
     this.#over = true
     for (const held of this.#queue.splice(0)) held.giveBack()
-    for (const next of this.#waiting.splice(0)) next({ done: true, value: undefined })
+    for (const next of this.#waiting.splice(0)) {
+      if (this.#failure !== undefined) next.reject(this.#failure.error)
+      else next.resolve({ done: true, value: undefined })
+    }
   }
 
   [Symbol.asyncIterator](): AsyncIterator<Delivery<T>> {
@@ -82,7 +85,7 @@ export class Consumption<T> implements Api<T> {
         if (held !== undefined) return this.#hand(held)
         if (this.#failure !== undefined) throw this.#failure.error
         if (this.#over) return { done: true, value: undefined }
-        return new Promise((resolve) => this.#waiting.push(resolve))
+        return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }))
       },
       // The loop was left: what it took and didn't settle goes back at once.
       return: async () => {

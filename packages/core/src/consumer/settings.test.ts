@@ -8,7 +8,7 @@ const wrong: { what: string; given: object; code?: string; cure: RegExp }[] = [
     what: 'an unknown option',
     given: { concurency: 5 },
     code: 'LONGSHORE_UNKNOWN_OPTION',
-    cure: /subscribe\('orders'\): there is no option 'concurency'; did you mean 'concurrency'\?/,
+    cure: /\('orders'\): there is no option 'concurency'; did you mean 'concurrency'\?/,
   },
   {
     what: 'an unknown option of retry',
@@ -92,7 +92,6 @@ const wrong: { what: string; given: object; code?: string; cure: RegExp }[] = [
   { what: 'an invalid Date', given: { from: new Date('x') }, cure: /or a valid Date/ },
   { what: 'a lease that is too short', given: { lease: 10 }, cure: /at least 30 ms/ },
   { what: 'a lease that is no duration', given: { lease: 'x' }, cure: /lease is "x"/ },
-  { what: 'a timeout that is no duration', given: { timeout: '-5s' }, cure: /timeout is "-5s"/ },
   { what: 'no attempts', given: { retry: { attempts: 0 } }, cure: /retry\.attempts is 0/ },
   {
     what: 'infinitely many attempts',
@@ -164,6 +163,20 @@ describe('the options of a subscription', () => {
       expect(bus.health().subscriptions).toEqual([])
     })
   }
+
+  it('refuses a timeout that is no duration, and any for a loop, whose pace is its own', async () => {
+    await using bus = await createTestBus()
+    const options = { group: 'billing', timeout: '-5s' } as never
+    for (const call of [
+      () => bus.subscribe('orders', options, () => {}),
+      () => bus.subscribeBatch('orders', options, () => {}),
+    ]) {
+      await expect(call()).rejects.toThrow(/timeout is "-5s"/)
+    }
+    await expect(bus.consume('orders', options)[Symbol.asyncIterator]().next()).rejects.toThrow(
+      /consume\('orders'\): there is no option 'timeout'/,
+    )
+  })
 
   it('refuses batch options where there are no batches', async () => {
     await using bus = await createTestBus()
