@@ -1,12 +1,20 @@
 // A driver with a broker on TCP, as a third party would write it: here the kit's proxy and processes do their work.
-import { type ConformanceTarget, checks, type Report } from '@longshore/conformance'
+import {
+  type ConformanceTarget,
+  checks,
+  examine,
+  type Report,
+  runCheck,
+} from '@longshore/conformance'
 import { conformance } from '@longshore/conformance/vitest'
-import { expect } from 'vitest'
+import type { BusOptions } from '@longshore/core'
+import { afterAll, describe, expect, test } from 'vitest'
 import { startRelay } from './relay/server.mjs'
 import { connectTo } from './relay/target.mjs'
 
 const relay = await startRelay('network-test')
 process.env.RELAY_PORT = String(relay.port)
+afterAll(() => relay.stop())
 
 const target: ConformanceTarget = {
   driver: 'relay',
@@ -24,11 +32,36 @@ const target: ConformanceTarget = {
 
 conformance(target, {
   async onReport(report: Report) {
-    await relay.stop()
     const skipped = report.checks.filter((one) => one.noLoss && one.status === 'skipped')
     const hooks = ['breakDeadLetters', 'breakRetries']
     const reasons = skipped.map((one) => one.reason)
     expect(reasons.every((reason) => hooks.some((hook) => reason?.includes(hook)))).toBe(true)
     expect(report.checks.length).toBeGreaterThan(checks.length / 2)
   },
+})
+
+describe('wrong drivers are found out on the network, too', () => {
+  const subjectOf = async (wrong: Parameters<typeof connectTo>[3]) => {
+    const connect = (host: string, port: number, options?: BusOptions) =>
+      connectTo(host, port, options, wrong)
+    const subject: ConformanceTarget = {
+      ...target,
+      connect: (options) => connect(relay.host, relay.port, options),
+      hooks: { proxy: { host: relay.host, port: relay.port, connect } },
+    }
+    return { subject, ...(await examine(subject)) }
+  }
+  const find = (id: string) => checks.find((check) => check.id === id)!
+
+  test('connection.half-open fails on a driver without a heartbeat', async () => {
+    const { subject, capabilities } = await subjectOf({ silence: 3_600_000 })
+    const result = await runCheck(find('connection.half-open'), subject, capabilities)
+    expect(result.reason).toMatch(/the dead connection to be noticed/)
+  })
+
+  test('connection.slow-and-flaky fails on a driver that takes lost confirmations for done', async () => {
+    const { subject, capabilities } = await subjectOf({ optimist: true })
+    const result = await runCheck(find('connection.slow-and-flaky'), subject, capabilities)
+    expect(result.reason).toMatch(/"lost":[1-9]/)
+  }, 240_000)
 })

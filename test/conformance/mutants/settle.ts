@@ -41,7 +41,6 @@ export const settle: readonly Mutant[] = [
     claims: {
       'settle.ack-after-handler': /the unacked message to come back/,
       'settle.redelivery-context': /2 deliveries; 0 came/,
-      'settle.after-revocation': /the redelivery/,
       'settle.poison-process': /to kill its process/,
       'settle.sigkill': /the heir to get the rest/,
     },
@@ -135,7 +134,16 @@ export const settle: readonly Mutant[] = [
   {
     name: 'counts a delivery for what is handed back unstarted',
     claims: { 'settle.stop-half-batch': /attempt\/deliveries of what was handed back/ },
-    changes: { subscription: () => ({ release: () => {} }) },
+    changes: {
+      delivery: (delivery) =>
+        handedBack.has(delivery.message.id) ? altered(delivery, { deliveries: 2 }) : delivery,
+      subscription: ({ member }) => ({
+        release(deliveries) {
+          for (const { message } of deliveries) handedBack.add(message.id)
+          return member.release(deliveries)
+        },
+      }),
+    },
   },
   {
     name: 'counts an attempt for what is handed back unstarted',
@@ -242,6 +250,7 @@ export const settle: readonly Mutant[] = [
 
 const held = new Set<IncomingDelivery>()
 const paused = new Set<unknown>()
+const handedBack = new Set<string>()
 
 function closing({ topic, group }: { topic: string; group: string }) {
   return {

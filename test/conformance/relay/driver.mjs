@@ -8,16 +8,21 @@ import { pack, pingMs, talk, unpack } from './wire.mjs'
 /** @typedef {import('@longshore/core/driver').IncomingDelivery} IncomingDelivery */
 /** @typedef {import('@longshore/core/driver').DriverSubscription} DriverSubscription */
 /** @typedef {import('@longshore/core').DeadLetterSelection} DeadLetterSelection */
-/** @typedef {import('@longshore/core/driver').DriverConfig} DriverConfig */
+/** @typedef {import('@longshore/core/driver').DriverConfig<Wrongs>} DriverConfig */
 /** @typedef {import('@longshore/core/driver').Driver} Driver */
 
 const retryMs = 50
 
-/** @type {import('@longshore/core/driver').DriverModule} */
+/**
+ * What a test makes wrong: how long the other end may be silent; whether lost confirmations count as done.
+ * @typedef {{ silence?: number, optimist?: boolean }} Wrongs
+ */
+
+/** @type {import('@longshore/core/driver').DriverModule<Wrongs>} */
 export const relay = {
   name: 'relay',
   schemes: ['relay'],
-  options: [],
+  options: ['silence', 'optimist'],
   async connect(config) {
     const client = new Client(config)
     await client.firstConnect()
@@ -89,7 +94,8 @@ class Client {
   #dial() {
     const socket = dial(this.address)
     this.#socket = socket
-    const send = talk(socket, (line) => this.#receive(line))
+    const { silence } = this.config.options
+    const send = talk(socket, (line) => this.#receive(line), silence)
     socket.on('connect', () => send({ t: 'hello', autoCreate: this.config.autoCreate }))
     socket.on('close', () => this.#down())
     this.#send = send
@@ -114,7 +120,8 @@ class Client {
     this.#ping?.cancel()
     const error = new ConnectionError('the connection to the relay was lost')
     for (const { settle, open } of this.#publishes.values()) {
-      for (const index of open) settle(index, { outcome: 'unknown', error })
+      const failure = /** @type {const} */ ({ outcome: 'unknown', error })
+      for (const index of open) settle(index, this.config.options.optimist ? undefined : failure)
     }
     this.#publishes.clear()
     for (const { reject } of this.#calls.values()) reject(error)

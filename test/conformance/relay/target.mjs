@@ -5,9 +5,14 @@ import { relay } from './driver.mjs'
 
 const { RELAY_HOST = '127.0.0.1', RELAY_PORT = '' } = process.env
 
-/** @param {string} host @param {number} port @param {import('@longshore/core').BusOptions} [options] */
-export const connectTo = (host, port, options) =>
-  connect({ driver: relay, url: `relay://${host}:${port}`, ...options })
+/**
+ * @param {string} host
+ * @param {number} port
+ * @param {import('@longshore/core').BusOptions} [options]
+ * @param {import('./driver.mjs').Wrongs} [wrongs]
+ */
+export const connectTo = (host, port, options, wrongs = {}) =>
+  connect({ driver: relay, url: `relay://${host}:${port}`, options: wrongs, ...options })
 
 export default {
   driver: 'relay',

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline'
 /** @typedef {import('@longshore/core/driver').WireMessage} WireMessage */
 
 /** Silence for so long means that the other end is gone. */
-export const silenceMs = 2500
+const silenceMs = 2500
 export const pingMs = 300
 
 /** @param {WireMessage} message */
@@ -33,13 +33,14 @@ export function unpack(packed) {
  * Sends and receives, and destroys the socket when the other end is silent for too long.
  * @param {import('node:net').Socket} socket
  * @param {(line: any) => void} receive
+ * @param {number} [silence] milliseconds
  */
-export function talk(socket, receive) {
+export function talk(socket, receive, silence = silenceMs) {
   socket.setNoDelay(true)
   // Not by the socket's own timeout: what this end writes would count as a sign of life.
   let heard = Date.now()
   const watch = setInterval(() => {
-    if (Date.now() - heard > silenceMs) socket.destroy()
+    if (Date.now() - heard > silence) socket.destroy()
   }, pingMs)
   socket.on('data', () => {
     heard = Date.now()
