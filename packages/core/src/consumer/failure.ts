@@ -112,7 +112,7 @@ export function isRetryable(policy: ResolvedRetry, error: unknown): boolean {
   }
 }
 
-export function reasonOf(error: unknown): DeadLetterReason {
+function reasonOf(error: unknown): DeadLetterReason {
   if (error instanceof DecodeError) return 'undecodable'
   if (error instanceof ValidationError) return 'invalid'
   return 'permanent'
