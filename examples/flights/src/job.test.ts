@@ -1,4 +1,4 @@
-import { connect, silentLogger } from '@longshore/core'
+import { type ConsumeMiddleware, connect, silentLogger } from '@longshore/core'
 import { expect, it } from 'vitest'
 import { differences } from './compare.js'
 import { computeDirectly } from './direct.js'
@@ -57,4 +57,17 @@ it.each([
   const outcome = await runJob(bus, more, { ...options, ...limits })
   expect(outcome.missing).toEqual([`alerts handled: ${work.alertCount} of ${work.alertCount + 1}`])
   expect(report(outcome, more, []).equal).toBe(false)
+})
+
+it('finds a message out that was acked but never handled', async () => {
+  const swallow: ConsumeMiddleware = (context, next) =>
+    context.message.id === 'flight-10' && context.group.startsWith('delays')
+      ? undefined
+      : next(context)
+  await using bus = await connect('memory://', {
+    logger: silentLogger,
+    consume: { middleware: [swallow] },
+  })
+  const outcome = await runJob(bus, work, { ...options, stallMs: 500 })
+  expect(outcome.missing).toEqual([`handled by delays: ${flights.length - 1} of ${flights.length}`])
 })

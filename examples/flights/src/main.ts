@@ -75,9 +75,10 @@ async function stream(options: Options): Promise<number> {
       await tidy(outcome.consumers)
       return 0
     }
-    const why = interrupted.aborted ? 'interrupted' : complete ? 'DIFFERENT' : 'INCOMPLETE'
-    log(`${why}: ${figures.differences.length} differences from the direct computation`)
+    if (complete) log(`DIFFERENT from the direct computation, in ${found.length} places:`)
+    else log(`${interrupted.aborted ? 'interrupted' : 'INCOMPLETE'}; what had come by then:`)
     for (const line of figures.differences.slice(0, shownDifferences)) log(`  ${line}`)
+    if (found.length > shownDifferences) log(`  and ${found.length - shownDifferences} more`)
     return interrupted.aborted ? 130 : 1
   } finally {
     progress?.stop()

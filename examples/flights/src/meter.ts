@@ -20,15 +20,20 @@ export class GroupMeter {
 /** Counts by listening to the events of a bus, so that it measures what users could measure. */
 export class Meter {
   readonly groups = new Map<string, GroupMeter>()
-  readonly #published = new Map<string, number>()
+  /** Confirmed messages of each topic. */
+  readonly published = new Map<string, number>()
+  readonly #sentAt = new Map<string, number>()
 
   constructor(bus: Bus, groups: readonly string[]) {
     for (const group of groups) this.groups.set(group, new GroupMeter())
+    bus.on('published', ({ message: { topic } }) => {
+      this.published.set(topic, (this.published.get(topic) ?? 0) + 1)
+    })
     bus.on('handled', ({ group, message }) => {
       const meter = this.groups.get(group)
       if (meter === undefined) return
       meter.handled++
-      const start = this.#published.get(message.id)
+      const start = this.#sentAt.get(message.id)
       if (start !== undefined) meter.latencies.push(performance.now() - start)
     })
     bus.on('failed', ({ group }) => {
@@ -49,7 +54,7 @@ export class Meter {
 
   /** To be called when a message is handed to the bus. */
   publishing(id: string): void {
-    this.#published.set(id, performance.now())
+    this.#sentAt.set(id, performance.now())
   }
 
   of(group: string): GroupMeter {

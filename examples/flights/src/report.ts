@@ -38,16 +38,16 @@ export function nearestRank(values: readonly number[], share: number): number {
 
 export function report(
   { consumers, seconds, missing }: JobOutcome,
-  work: Work,
+  { flights }: Work,
   found: readonly string[],
 ): Report {
   const { bus, meter, names } = consumers
-  const sent = work.flights.length + work.damaged.length
-  const group = (label: string, name: string, published: number, duplicates: number) => {
+  const published = (topic: string) => meter.published.get(topic) ?? 0
+  const group = (label: string, name: string, topic: string, duplicates: number) => {
     const { handled, retried, deadLettered, redriven, latencies } = meter.of(name)
     return {
       group: label,
-      published,
+      published: published(topic),
       handled,
       retried,
       deadLettered,
@@ -59,9 +59,9 @@ export function report(
     }
   }
   const groups = [
-    group('delays', names.delays, sent, consumers.delays.duplicates),
-    group('routes', names.routes, sent, consumers.routes.duplicates),
-    group('alerts', names.desk, work.alertCount, consumers.alerts.duplicates),
+    group('delays', names.delays, names.flights, consumers.delays.duplicates),
+    group('routes', names.routes, names.flights, consumers.routes.duplicates),
+    group('alerts', names.desk, names.alerts, consumers.alerts.duplicates),
   ]
   const sum = (value: (group: GroupReport) => number) =>
     groups.reduce((total, one) => total + value(one), 0)
@@ -70,11 +70,11 @@ export function report(
     driver: bus.driver,
     server: bus.server,
     node: process.version,
-    flights: work.flights.length,
+    flights: flights.length,
     seconds: round(seconds),
     groups,
     total: {
-      published: sent + work.alertCount,
+      published: published(names.flights) + published(names.alerts),
       handled: sum((one) => one.handled),
       retried: sum((one) => one.retried),
       deadLettered: sum((one) => one.deadLettered),
