@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { ConsumeMiddleware, Subscription } from '../api.js'
@@ -299,7 +300,6 @@ describe('a subscription', () => {
   })
 
   it('does not stay attached to a long-lived signal after it closed', async () => {
-    const { getEventListeners } = await import('node:events')
     await using bus = await createTestBus()
     const { signal } = new AbortController()
     const subscription = await bus.subscribe('orders', { group: 'g', signal }, () => {})

@@ -47,7 +47,7 @@ describe('compose', () => {
   })
 
   it('names a nameless middleware as such', () => {
-    const chain = compose<Trace>([(_, next) => (next as () => void)()], () => {})
+    const chain = compose<Trace>([(_, next) => (next as unknown as () => void)()], () => {})
     expect(() => chain({ cursor: 0, log: [] })).toThrow(/^a middleware must pass on the context/)
   })
 
@@ -151,7 +151,7 @@ describe('consume middleware', () => {
     {
       what: 'next without the context',
       middleware: function nothing(_context, next) {
-        return (next as () => void)()
+        return (next as unknown as () => void)()
       },
       says: /middleware 'nothing' must pass on the context that it got: next\(context\)/,
     },

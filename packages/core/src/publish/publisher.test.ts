@@ -487,7 +487,7 @@ describe('publish middleware', () => {
 
   it('refuses a middleware that passes on no context, or never calls next', async () => {
     const nothing: PublishMiddleware = function nothing(_context, next) {
-      return (next as () => void)()
+      return (next as unknown as () => void)()
     }
     await using bus = await createTestBus({ publish: { middleware: [nothing] } })
     await expect(bus.publish('orders', 1)).rejects.toMatchObject({
