@@ -1,3 +1,4 @@
+import { writeSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { runMany } from './many.js'
 import { type Outcome, runSeed } from './run.js'
@@ -8,6 +9,7 @@ const usage = `Runs the core over the memory driver in virtual time, with faults
   npm run simulate -- --seeds N        N seeds
   npm run simulate -- --from S         beginning with seed S (default 1)
   npm run simulate -- --time SECONDS   as many seeds as fit
+  npm run simulate -- --all            goes on after a failure, and counts them by rule
   npm run simulate -- --seed X         one seed; --trace prints all that happens
 `
 
@@ -28,6 +30,7 @@ export async function main(args: readonly string[]): Promise<number> {
       seed: { type: 'string' },
       time: { type: 'string' },
       trace: { type: 'boolean', default: false },
+      all: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
   })
@@ -40,12 +43,14 @@ export async function main(args: readonly string[]): Promise<number> {
     whole('from', values.from, 1),
     whole('seeds', values.seeds, values.time === undefined ? 2000 : Number.MAX_SAFE_INTEGER),
     whole('time', values.time, 0),
+    values.all,
   )
 }
 
 async function one(seed: number, trace: boolean): Promise<number> {
-  const outcome = await runSeed(seed, { traced: true })
-  if (trace) process.stdout.write(`${outcome.lines.join('\n')}\n`)
+  // At once, so that a run that doesn't end shows what it does.
+  const onLine = (line: string) => void writeSync(1, `${line}\n`)
+  const outcome = await runSeed(seed, { traced: true, ...(trace ? { onLine } : {}) })
   process.stdout.write(
     `seed ${seed} (${outcome.weather}): ${outcome.lines.length} events, trace ${outcome.hash}\n`,
   )
@@ -54,11 +59,12 @@ async function one(seed: number, trace: boolean): Promise<number> {
   return 1
 }
 
-async function many(from: number, count: number, seconds: number): Promise<number> {
+async function many(from: number, count: number, seconds: number, all: boolean): Promise<number> {
   const { stderr } = process
   const summary = await runMany({
     from,
     count,
+    all,
     ...(seconds > 0 ? { seconds } : {}),
     onProgress: (runs) => {
       if (stderr.isTTY && runs % 200 === 0) stderr.write(`\r${runs} seeds`)
@@ -73,9 +79,22 @@ async function many(from: number, count: number, seconds: number): Promise<numbe
   process.stdout.write(
     `${runs} seeds in ${(ms / 1000).toFixed(1)} s (${Math.round((runs / ms) * 1000)}/s): ${list(weather)}; ${list(counts)}\n`,
   )
-  if (failed === undefined) return 0
-  process.stdout.write(`${explain(await runSeed(failed.seed, { traced: true }), 40)}\n`)
+  const [first] = failed
+  if (first === undefined) return 0
+  if (all) process.stdout.write(byRule(failed))
+  process.stdout.write(`${explain(await runSeed(first.seed, { traced: true }), 40)}\n`)
   return 1
+}
+
+function byRule(failed: readonly Outcome[]): string {
+  const seeds = new Map<string, number[]>()
+  for (const { seed, violation } of failed) {
+    const rule = violation?.rule ?? ''
+    seeds.set(rule, [...(seeds.get(rule) ?? []), seed])
+  }
+  return [...seeds]
+    .map(([rule, some]) => `${some.length} broke '${rule}': seeds ${some.slice(0, 8).join(', ')}\n`)
+    .join('')
 }
 
 /** What a failed seed says of itself. */

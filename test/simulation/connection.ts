@@ -16,7 +16,7 @@ import { MemoryDriver } from '../../packages/core/src/memory/driver.js'
 import type { Chaos, Victim } from './chaos.js'
 import type { Flaw } from './flaws.js'
 import { type Ledger, type Member, numberOf } from './ledger.js'
-import type { Plan } from './plan.js'
+import type { GroupPlan, Plan } from './plan.js'
 import { ObservedSubscription } from './subscription.js'
 
 export interface World {
@@ -33,6 +33,8 @@ export interface World {
 export class Connection implements Victim, Driver {
   readonly name: string
   bus: Bus | undefined
+  /** The group that its process is a member of. */
+  group: GroupPlan | undefined
   dead = false
   /** Since `close` was called. */
   closing = false
@@ -159,7 +161,9 @@ export class Connection implements Victim, Driver {
   }
 
   async subscribe(spec: SubscriptionSpec, sink: Sink): Promise<DriverSubscription> {
-    return this.around('subscribe', async () => {
+    let joined: DriverSubscription | undefined
+    const join = async () => {
+      if (this.dead) throw new Error('crashed')
       const { ledger, plan, flaw } = this.world
       const group = plan.groups.find((g) => g.topic === spec.topic && g.name === spec.group)!
       const { window } = spec
@@ -176,12 +180,24 @@ export class Connection implements Victim, Driver {
         ? await flaw.subscribe(this.#inner, spec, observed.sink)
         : await this.#inner.subscribe(spec, observed.sink)
       observed.inner = inner
+      joined = inner
       return observed
-    })
+    }
+    try {
+      return await this.around('subscribe', join)
+    } catch (error) {
+      await joined?.close()
+      throw error
+    }
   }
 
   async close(): Promise<void> {
-    await this.around('close', () => this.#inner.close())
+    try {
+      await this.around('close', () => this.#inner.close())
+    } finally {
+      // Whatever went wrong: the process ends, and its sockets with it.
+      await this.#inner.close()
+    }
   }
 
   // --- Abilities ---

@@ -12,7 +12,7 @@ import type { IncomingDelivery } from '@longshore/core/driver'
 import type { Connection } from './connection.js'
 import { type GroupRecord, numberOf, type Run } from './ledger.js'
 import { type Step, stepsOf } from './plan.js'
-import { begin, end, leave, succeeded } from './rules.js'
+import { begin, end, leave } from './rules.js'
 
 export interface Payload {
   readonly n: number
@@ -130,9 +130,8 @@ export class Workload {
       case 'ack-then-throw':
       case 'settle-twice': {
         if (open) run.explicit = 'ack'
-        const [acked, again] = await Promise.all([context.ack(), context.ack()])
+        const [, again] = await Promise.all([context.ack(), context.ack()])
         if (again) ledger.fail('settle-once', `a second ack of #${held.n} returned true`)
-        if (acked && !this.connection.dead) succeeded(ledger, held)
         if (await context.retry(1))
           ledger.fail('settle-once', `a retry after the ack of #${held.n}`)
         if (step.kind === 'settle-twice') return
@@ -184,8 +183,7 @@ export class Workload {
         if (step.ms > 0) await this.#wait(step.ms, step.heeds ? delivery.signal : undefined)
         if (this.connection.dead) return
         if (!delivery.settled) run.explicit = 'ack'
-        const acked = await delivery.ack()
-        if (acked && !this.connection.dead) succeeded(this.#world.ledger, held)
+        await delivery.ack()
         return
       }
       await this.#perform(step, delivery, run)

@@ -238,6 +238,7 @@ export class Ledger {
 
   retried(held: Held, request: RetryRequest): void {
     this.#gone(held, 'retried')
+    held.fate.everFailed = true
     this.counts.retried++
     const { attempt, firstFailedAt, delayMs } = request
     held.fate.waiting.push({
@@ -262,18 +263,20 @@ export class Ledger {
     held.fate.waiting.push({ attempt, deliveries, notBefore: 0, firstFailedAt })
   }
 
-  taken(held: Held, how: 'revoked' | 'crashed'): void {
+  /** Taken away from its member; `counted`: it may be the message's fault. */
+  taken(held: Held, how: 'revoked' | 'crashed', counted: boolean): void {
     if (held.state !== 'held') return
     this.#gone(held, how)
     this.counts.revoked++
     held.fate.taken++
     const { attempt, deliveries, firstFailedAt } = held.delivery
-    held.fate.waiting.push({ attempt, deliveries: deliveries + 1, notBefore: 0, firstFailedAt })
+    const next = deliveries + (counted ? 1 : 0)
+    held.fate.waiting.push({ attempt, deliveries: next, notBefore: 0, firstFailedAt })
   }
 
   crashed(connection: Connection): void {
     for (const held of this.held.values()) {
-      if (held.member.connection === connection) this.taken(held, 'crashed')
+      if (held.member.connection === connection) this.taken(held, 'crashed', true)
     }
   }
 

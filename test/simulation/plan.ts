@@ -173,11 +173,12 @@ function makeGroup(random: Random, topic: string, name: string): GroupPlan {
   const onKeyFailure = order === 'key' ? random.pick(['block', 'park', 'skip'] as const) : 'block'
   const parks = order === 'key' && onKeyFailure === 'park'
   const concurrency = random.int(1, 5)
+  const mode = random.weighted({ single: 5, batch: 2, consume: 2 })
   return {
     id: `${topic}/${name}`,
     topic,
     name,
-    mode: random.weighted({ single: 5, batch: 2, consume: 2 }),
+    mode,
     order,
     onKeyFailure,
     coolDown: parks && random.chance(0.5) ? random.int(20, 1000) : undefined,
@@ -191,7 +192,7 @@ function makeGroup(random: Random, topic: string, name: string): GroupPlan {
     immediate: random.chance(0.15) ? random.int(1, 2) : 0,
     maxDeliveries: random.chance(0.2) ? random.int(1, 3) : 20,
     lease: random.pick([90, 300, 1500, 30_000]),
-    timeout: random.chance(0.3) ? random.int(20, 150) : undefined,
+    timeout: mode !== 'consume' && random.chance(0.3) ? random.int(20, 150) : undefined,
     killSwitch: random.chance(0.15),
     batchSize: random.int(1, 5),
     batchWait: random.int(1, 60),
@@ -255,13 +256,15 @@ export function stepsOf(plan: Plan, group: GroupPlan, n: number): (execution: nu
     permanent: 4,
     poison: plan.weather === 'calm' ? 0 : 4,
   })
-  const ms = () => (random.chance(0.3) ? 0 : random.int(1, random.chance(0.1) ? 400 : 60))
+  const longest = Math.min(400, (group.timeout ?? 1000) - 1)
+  const ms = () =>
+    random.chance(0.3) ? 0 : random.int(1, random.chance(0.1) ? longest : Math.min(60, longest))
   const make = (kind: StepKind): Step => {
     const late = kind === 'timeout' && group.timeout !== undefined
     const usable = kind === 'timeout' && !late ? 'transient' : kind
     return {
       kind: usable,
-      ms: late ? group.timeout + random.int(1, 200) : ms(),
+      ms: late ? (group.timeout ?? 0) + random.int(1, 200) : ms(),
       heeds: random.chance(0.6),
     }
   }

@@ -66,7 +66,7 @@ function enterKey(ledger: Ledger, run: Run, key: string): void {
   for (const other of others) {
     if (over(other) || other.held.member.connection.dead) {
       others.delete(other)
-    } else if (other.held.member === run.held.member) {
+    } else if (other.held.member === run.held.member && !leftBehind(other)) {
       ledger.fail(
         'overlap',
         `${describe(run)} beside ${describe(other)}, of one key and one consumer`,
@@ -83,6 +83,13 @@ function enterKey(ledger: Ledger, run: Run, key: string): void {
     }
   }
   others.add(run)
+}
+
+/** The runtime can't see the end of a loop's body, only that it settles its delivery, or has lost it. */
+function leftBehind({ held, explicit }: Run): boolean {
+  return (
+    held.member.group.plan.mode === 'consume' && (explicit !== undefined || held.state !== 'held')
+  )
 }
 
 /** A chain has ended. */

@@ -17,9 +17,14 @@ export interface Outcome {
 /** Runs one seed from begin to end. */
 export async function runSeed(
   seed: number,
-  options: { readonly traced?: boolean; readonly flaw?: Flaw } = {},
+  options: {
+    readonly traced?: boolean
+    readonly flaw?: Flaw
+    /** Told each line of the trace as it comes, for runs that don't end. */
+    readonly onLine?: (line: string) => void
+  } = {},
 ): Promise<Outcome> {
-  const sim = new Simulation(seed, options.traced ?? false, options.flaw)
+  const sim = new Simulation(seed, options.traced ?? false, options.flaw, options.onLine)
   const { clock, trace, plan, ledger, chaos } = sim
   try {
     await sim.begin()

@@ -5,9 +5,9 @@ import {
   type Subscription,
   silentLogger,
 } from '@longshore/core'
-import { VirtualClock } from '@longshore/core/testing'
 import { MemoryBroker } from '../../packages/core/src/memory/broker.js'
 import { Chaos } from './chaos.js'
+import { WatchedClock } from './clock.js'
 import { Connection, type World } from './connection.js'
 import type { Flaw } from './flaws.js'
 import { type Payload, textOf, Workload } from './handlers.js'
@@ -36,7 +36,7 @@ export interface Consuming {
 /** One run: brokers, members, publishers and mishaps of a seed, in virtual time. */
 export class Simulation implements World {
   readonly plan: Plan
-  readonly clock: VirtualClock
+  readonly clock: WatchedClock
   readonly broker: MemoryBroker
   readonly trace: Trace
   readonly ledger: Ledger
@@ -51,17 +51,20 @@ export class Simulation implements World {
   ending = false
   /** Steps that were begun and have not ended. */
   open = 0
+  #failedJoins = 0
 
   constructor(
     seed: number,
     traced: boolean,
     readonly flaw: Flaw | undefined,
+    onLine?: (line: string) => void,
   ) {
     this.plan = makePlan(seed)
     const jitter = new Random(`${seed}:jitter`)
-    this.clock = new VirtualClock({ random: jitter.next })
+    this.clock = new WatchedClock({ random: jitter.next })
     const begin = this.clock.now()
-    this.trace = new Trace(traced, () => this.clock.now() - begin)
+    this.trace = new Trace(traced, () => this.clock.now() - begin, onLine)
+    this.clock.onStandstill = () => this.trace.fail('livelock', 'timers without end in one instant')
     this.ledger = new Ledger(this.trace, () => this.clock.now())
     this.random = new Random(`${seed}:people`)
     this.chaos = new Chaos(new Random(`${seed}:chaos`), this.plan.faultRate, this.clock, this.trace)
@@ -170,7 +173,11 @@ export class Simulation implements World {
         return broker.restart()
       case 'outage':
         broker.stop()
-        this.clock.setTimer(() => broker.start(), action.ms)
+        this.open++
+        this.clock.setTimer(() => {
+          this.open--
+          broker.start()
+        }, action.ms)
         return
       case 'redrive': {
         const { topic, name } = action.group
@@ -202,9 +209,7 @@ export class Simulation implements World {
       () => this.open--,
       (error) => {
         this.open--
-        this.trace.add(
-          `failed: ${error instanceof Error ? error.message.replace(/[0-9a-f-]{36}/g, 'ID') : error}`,
-        )
+        this.trace.add(`failed: ${textOfError(error)}`)
       },
     )
   }
@@ -281,19 +286,23 @@ export class Simulation implements World {
 
   async #join(group: GroupPlan): Promise<void> {
     const connection = new Connection(this, `member${this.all.length}`, true)
+    connection.group = group
     const bus = await this.#connect(connection)
     if (this.trace.active) this.trace.add(`join ${connection.name} to ${group.id}`)
     const workload = new Workload(connection, () => this.ledger.groups.get(group.id)!)
-    const failed = () => {
-      if (!connection.dead && !connection.closing) this.#end(connection, 0)
-      if (this.ending) this.join(group)
+    const failed = (error: unknown) => {
+      this.trace.add(`${connection.name} could not join: ${textOfError(error)}`)
+      if (connection.dead) return
+      if (!connection.closing) this.#end(connection, 0)
+      if (!this.ending) return
+      if (++this.#failedJoins > 30) this.trace.fail('join', textOfError(error))
+      else this.join(group)
     }
     try {
       this.members.push(await consume(bus, group, workload, connection, failed))
       if (this.trace.active) this.trace.add(`joined ${connection.name}`)
     } catch (error) {
-      failed()
-      throw error
+      failed(error)
     }
   }
 
@@ -322,29 +331,29 @@ export class Simulation implements World {
     )
   }
 
-  crashed(connection: Connection): void {
-    const member = this.members.find((m) => m.connection === connection)
-    if (member === undefined) return
-    if (this.ending) this.join(member.group)
-    else if (this.random.chance(0.7)) {
-      this.open++
-      this.clock.setTimer(
-        () => {
-          this.open--
-          this.join(member.group)
-        },
-        this.random.int(1, 800),
-      )
-    }
+  crashed({ group }: Connection): void {
+    if (group === undefined) return
+    if (this.ending) return this.join(group)
+    if (!this.random.chance(0.7)) return
+    this.open++
+    this.clock.setTimer(
+      () => {
+        this.open--
+        this.join(group)
+      },
+      this.random.int(1, 800),
+    )
   }
 }
+
+const textOfError = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
 async function consume(
   bus: Bus,
   plan: GroupPlan,
   workload: Workload,
   connection: Connection,
-  failed: () => void,
+  failed: (error: unknown) => void,
 ): Promise<Consuming> {
   const { attempts, base, factor, max, jitter, immediate, maxDeliveries } = plan
   const options = {

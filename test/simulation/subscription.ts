@@ -8,7 +8,7 @@ import type {
 import type { Point } from './chaos.js'
 import type { Connection } from './connection.js'
 import type { Held, Ledger, Member } from './ledger.js'
-import { answered, asks, asksAck, asksDeadLetter, asksRetry, left } from './rules.js'
+import { answered, asks, asksAck, asksDeadLetter, asksRetry, left, succeeded } from './rules.js'
 
 type MaybePromise<T> = T | Promise<T>
 
@@ -36,7 +36,7 @@ export class ObservedSubscription implements DriverSubscription {
           const held = ledger.held.get(delivery)
           if (held === undefined) continue
           ledger.trace.add(`revoked #${held.n} from ${connection.name}: ${reason}`)
-          ledger.taken(held, 'revoked')
+          ledger.taken(held, 'revoked', reason.includes('lease'))
         }
         sink.revoke(deliveries, reason)
       },
@@ -51,7 +51,11 @@ export class ObservedSubscription implements DriverSubscription {
       delivery,
       (held) => asksAck(ledger, held),
       () => this.inner.ack(delivery) as boolean,
-      (held) => ledger.acked(held),
+      (held) => {
+        // Before the next of its key can begin.
+        if (held.run?.explicit === 'ack') succeeded(ledger, held)
+        ledger.acked(held)
+      },
     )
   }
 

@@ -16,6 +16,7 @@ export class Trace {
   constructor(
     readonly active: boolean,
     private readonly since: () => number,
+    private readonly onLine?: (line: string) => void,
   ) {}
 
   /** Callers look at `active` first where building the text costs. */
@@ -24,6 +25,7 @@ export class Trace {
     const line = `+${this.since().toFixed(3).padStart(10)} ${text}`
     this.hash = hash(line, this.hash)
     this.lines.push(line)
+    this.onLine?.(line)
   }
 
   fail(rule: string, detail: string): void {
