@@ -268,10 +268,10 @@ export class LongshoreBus implements Bus {
     event: Name,
     listener: (event: BusEvents[Name]) => void,
   ): () => void {
-    const source = this.#parts.events[event]
-    if (source === undefined)
+    const { events } = this.#parts
+    if (!Object.hasOwn(events, event))
       throw new OptionError(`there is no event '${event}'; docs/events.md lists them`)
-    return source.on(listener)
+    return events[event].on(listener)
   }
 
   native(): unknown {

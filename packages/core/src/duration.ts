@@ -1,4 +1,4 @@
-import { OptionError } from './errors.js'
+import { OptionError, show } from './errors.js'
 
 /** Milliseconds, or a number with a unit: `'250ms'`, `'30s'`, `'5m'`, `'2h'`, `'7d'`. */
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
@@ -22,6 +22,6 @@ export function toMs(value: Duration, option = 'duration'): number {
     if (match) return Number(match[1]) * units[match[2]!]!
   }
   throw new OptionError(
-    `${option} is ${JSON.stringify(value)}; give milliseconds (a number ≥ 0) or a string such as '250ms', '30s', '5m', '2h', '7d'`,
+    `${option} is ${show(value)}; give milliseconds (a number ≥ 0) or a string such as '250ms', '30s', '5m', '2h', '7d'`,
   )
 }

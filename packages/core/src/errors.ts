@@ -211,10 +211,15 @@ export function wrapDriverError(thrown: unknown, doing: string): LongshoreError 
 }
 
 function describe(value: unknown): string {
+  return `${typeof value} ${show(value)}`
+}
+
+/** A value for a message: short, and whatever it is. */
+export function show(value: unknown): string {
   try {
     const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
-    return `${typeof value} ${text.length > 80 ? `${text.slice(0, 80)}…` : text}`
+    return text.length > 80 ? `${text.slice(0, 80)}…` : text
   } catch {
-    return `an unprintable ${typeof value}`
+    return 'that is unprintable'
   }
 }

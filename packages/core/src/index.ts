@@ -18,7 +18,40 @@ export type {
 } from './connect-types.js'
 export type * from './dead-letter.js'
 export type { Duration } from './duration.js'
-export * from './errors.js'
+export {
+  AbortedError,
+  AccessError,
+  ClosedError,
+  CloseInHandlerError,
+  ConflictError,
+  ConnectionError,
+  DecodeError,
+  DriverError,
+  DriverNotInstalledError,
+  DroppedError,
+  EncodeError,
+  HandlerTimeoutError,
+  HeaderError,
+  type Issue,
+  LongshoreError,
+  MiddlewareError,
+  NameError,
+  NonError,
+  NotFoundError,
+  NotSentError,
+  OptionError,
+  OutcomeUnknownError,
+  PermanentError,
+  PublishError,
+  RejectedError,
+  RevokedError,
+  SaturatedError,
+  TooLargeError,
+  UnknownDriverError,
+  UnknownOptionError,
+  UnsupportedError,
+  ValidationError,
+} from './errors.js'
 export type { BusEvents } from './events.js'
 export { consoleLogger, type Logger, silentLogger } from './logger.js'
 export { type MemoryConnection, memory } from './memory/index.js'

@@ -1,4 +1,4 @@
-import { NameError } from './errors.js'
+import { NameError, show } from './errors.js'
 
 const pattern = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?$/
 
@@ -9,7 +9,7 @@ const pattern = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?$/
 export function checkName(kind: 'topic' | 'group', name: unknown): asserts name is string {
   if (typeof name === 'string' && pattern.test(name) && !name.includes('..')) return
   throw new NameError(
-    `${JSON.stringify(name)} is no valid ${kind} name; use 1 to 200 letters, digits, '.', '_' or '-', ` +
+    `${show(name)} is no valid ${kind} name; use 1 to 200 letters, digits, '.', '_' or '-', ` +
       `a letter or digit first and last, and no '..'`,
   )
 }

@@ -46,6 +46,12 @@ export function topic<In, Out>(name: string, options: TopicOptions<In, Out> = {}
       `topic('${name}'): schema is no Standard Schema; give one of zod, valibot, arktype or another that has '~standard'`,
     )
   }
+  if (options.key !== undefined && typeof options.key !== 'function') {
+    throw new OptionError(`topic('${name}'): key is a function (payload) that returns a string`)
+  }
+  if (options.codec !== undefined && typeof options.codec?.encode !== 'function') {
+    throw new OptionError(`topic('${name}'): codec is an object such as json(), text() or binary()`)
+  }
   return Object.freeze({ name, codec: options.codec ?? json<In>(), schema, key: options.key })
 }
 

@@ -8,7 +8,7 @@ import type { CircuitStore } from '../circuits.js'
 import type { Clock } from '../clock.js'
 import type { Driver, SubscriptionSpec } from '../driver.js'
 import { toMs } from '../duration.js'
-import { OptionError } from '../errors.js'
+import { OptionError, show } from '../errors.js'
 import { checkName } from '../names.js'
 import { checkMiddleware, checkOptions } from '../options.js'
 import { unsupported } from '../support.js'
@@ -189,6 +189,6 @@ function killSwitchOf({ killSwitch }: ConsumeOptions, clock: Clock): KillSwitch 
 function oneOf(option: string, value: string, allowed: readonly string[]): void {
   if (allowed.includes(value)) return
   throw new OptionError(
-    `${option} is ${JSON.stringify(value)}; it is one of ${allowed.map((each) => `'${each}'`).join(', ')}`,
+    `${option} is ${show(value)}; it is one of ${allowed.map((each) => `'${each}'`).join(', ')}`,
   )
 }
