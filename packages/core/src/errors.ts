@@ -178,7 +178,7 @@ export class NonError extends LongshoreError {
 
   constructor(readonly thrown: unknown) {
     super(
-      `the handler threw ${describe(thrown)}, which is no Error; throw an Error to keep its stack`,
+      `the handler threw ${show(thrown)}, which is no Error; throw an Error to keep its stack`,
     )
   }
 }
@@ -210,16 +210,12 @@ export function wrapDriverError(thrown: unknown, doing: string): LongshoreError 
   return new DriverError(`${doing}: ${error.message}`, { cause: error })
 }
 
-function describe(value: unknown): string {
-  return `${typeof value} ${show(value)}`
-}
-
 /** A value for a message: short, and whatever it is. */
 export function show(value: unknown): string {
   try {
     const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
     return text.length > 80 ? `${text.slice(0, 80)}…` : text
   } catch {
-    return 'that is unprintable'
+    return `an unprintable ${typeof value}`
   }
 }
