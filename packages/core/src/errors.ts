@@ -178,7 +178,7 @@ export class NonError extends LongshoreError {
 
   constructor(readonly thrown: unknown) {
     super(
-      `the handler threw ${show(thrown)}, which is no Error; throw an Error to keep its stack`,
+      `the handler threw ${show(thrown, true)}, which is no Error; throw an Error to keep its stack`,
     )
   }
 }
@@ -211,10 +211,11 @@ export function wrapDriverError(thrown: unknown, doing: string): LongshoreError 
 }
 
 /** A value for a message: short, and whatever it is. */
-export function show(value: unknown): string {
+export function show(value: unknown, withType = false): string {
   try {
     const text = typeof value === 'string' ? JSON.stringify(value) : String(value)
-    return text.length > 80 ? `${text.slice(0, 80)}…` : text
+    const short = text.length > 80 ? `${text.slice(0, 80)}…` : text
+    return withType ? `${typeof value} ${short}` : short
   } catch {
     return `an unprintable ${typeof value}`
   }
