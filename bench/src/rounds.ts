@@ -20,6 +20,8 @@ export interface Plan {
   readonly raw: Target
   readonly rounds: number
   readonly messages: number
+  /** Count the CPU time of the process for throughput, all its threads together, instead of the time that passes. */
+  readonly cpu?: boolean
   /** Default 60 s. */
   readonly patienceMs?: number
   /** Around each measurement of Longshore after the warm-up. */
@@ -27,9 +29,18 @@ export interface Plan {
   progress(text: string): void
 }
 
+function cpuTime(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
+
 export async function measure(scenario: Scenario, plan: Plan): Promise<Result[]> {
   const values = { longshore: [] as (readonly number[])[], raw: [] as (readonly number[])[] }
-  const load = { messages: plan.messages, patienceMs: plan.patienceMs ?? 60_000 }
+  const load = {
+    messages: plan.messages,
+    patienceMs: plan.patienceMs ?? 60_000,
+    now: plan.cpu ? cpuTime : () => performance.now(),
+  }
   const run = async (which: 'longshore' | 'raw', keep: boolean) => {
     collectGarbage()
     const work = async () => {

@@ -10,7 +10,7 @@ const window = 5000
 async function throughput<K extends Kind>(
   target: Target,
   settings: Settings<K>,
-  { messages, patienceMs }: Load,
+  { messages, patienceMs, now }: Load,
   keys: number,
 ): Promise<number> {
   const session = await target.open(settings)
@@ -19,7 +19,7 @@ async function throughput<K extends Kind>(
   await session.consume(async (payload) => {
     ledger.mark(read(payload))
   })
-  const start = performance.now()
+  const start = now()
   for (let seq = 0; seq < messages; ) {
     const end = Math.min(messages, seq + batchSize)
     const entries: Entry<Payloads[K]>[] = []
@@ -31,7 +31,7 @@ async function throughput<K extends Kind>(
     while (seq - ledger.handled > window) await breathe()
   }
   await ledger.complete(patienceMs)
-  const seconds = (performance.now() - start) / 1000
+  const seconds = (now() - start) / 1000
   await session.close()
   return messages / seconds
 }

@@ -26,16 +26,20 @@ const batches: Send = async (session, messages) => {
 }
 
 /** Confirmed messages per second into a paused group, which then handles them all to show that none is missing. */
-async function rate(target: Target, { messages, patienceMs }: Load, send: Send): Promise<number> {
+async function rate(
+  target: Target,
+  { messages, patienceMs, now }: Load,
+  send: Send,
+): Promise<number> {
   const session = await target.open({ kind: 'text', concurrency: 64, order: 'none' })
   const ledger = new Ledger(messages)
   await session.consume(async (payload) => {
     ledger.mark(read(payload))
   })
   session.pause()
-  const start = performance.now()
+  const start = now()
   await send(session, messages)
-  const seconds = (performance.now() - start) / 1000
+  const seconds = (now() - start) / 1000
   session.resume()
   await ledger.complete(patienceMs)
   await session.close()

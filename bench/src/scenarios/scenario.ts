@@ -10,6 +10,8 @@ export interface Load {
   readonly messages: number
   /** How long to wait for the last ones. */
   readonly patienceMs: number
+  /** Milliseconds that have passed, by the clock or in CPU time. */
+  readonly now: () => number
 }
 
 export interface Scenario {
