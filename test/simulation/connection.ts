@@ -29,6 +29,8 @@ export interface World {
   crashed(connection: Connection): void
 }
 
+const plainly: NonNullable<Flaw['subscribe']> = (driver, spec, sink) => driver.subscribe(spec, sink)
+
 /** One process's connection: a memory driver that chaos may strike, and whose doings the ledger sees. */
 export class Connection implements Victim, Driver {
   readonly name: string
@@ -164,21 +166,23 @@ export class Connection implements Victim, Driver {
     let joined: DriverSubscription | undefined
     const join = async () => {
       if (this.dead) throw new Error('crashed')
-      const { ledger, plan, flaw } = this.world
-      const group = plan.groups.find((g) => g.topic === spec.topic && g.name === spec.group)!
-      const { window } = spec
-      const member: Member = {
-        connection: this,
-        group: ledger.created(group),
-        window,
-        held: 0,
-        running: 0,
+      const { ledger, plan, flaw, broker } = this.world
+      const { topic, group: name, window } = spec
+      const group = plan.groups.find((each) => each.topic === topic && each.name === name)!
+      const observed = new ObservedSubscription(this, sink)
+      const joining = (flaw?.subscribe ?? plainly)(this.#inner, spec, observed.sink)
+      // The group is there now, if it was let in; deliveries come later.
+      if (broker.topics.get(topic)?.group(name) !== undefined) {
+        observed.member = {
+          connection: this,
+          group: ledger.created(group),
+          window,
+          held: 0,
+          running: 0,
+        }
+        this.members.push(observed.member)
       }
-      this.members.push(member)
-      const observed = new ObservedSubscription(this, member, sink)
-      const inner = flaw?.subscribe
-        ? await flaw.subscribe(this.#inner, spec, observed.sink)
-        : await this.#inner.subscribe(spec, observed.sink)
+      const inner = await joining
       observed.inner = inner
       joined = inner
       return observed

@@ -151,7 +151,7 @@ export class Ledger {
   accepted(message: WireMessage): void {
     const n = numberOf(message)
     const sent = this.sent[n]
-    this.trace.add(`accepted ${message.topic} #${n} ${message.key ?? '-'}`)
+    this.trace.add(() => `accepted ${message.topic} #${n} ${message.key ?? '-'}`)
     if (sent === undefined) return this.fail('invented', `nobody published #${n}`)
     if (sent.message === undefined) {
       sent.message = message
@@ -174,20 +174,22 @@ export class Ledger {
     const { message, attempt, deliveries } = delivery
     const { group, connection } = member
     const n = numberOf(message)
-    const what = `#${n} to ${group.plan.id} at ${connection.name}, attempt ${attempt}.${deliveries}`
-    this.trace.add(`delivered ${what}`)
+    const what = () =>
+      `#${n} to ${group.plan.id} at ${connection.name}, attempt ${attempt}.${deliveries}`
+    this.trace.add(() => `delivered ${what()}`)
     this.counts.delivered++
     if (this.now() !== this.#burstAt) [this.#burstAt, this.#burst] = [this.now(), 0]
     if (++this.#burst > 20_000)
-      return this.fail('livelock', `20,000 deliveries in one instant; last: ${what}`)
+      return this.fail('livelock', `20,000 deliveries in one instant; last: ${what()}`)
     const sent = this.sent[n]
-    if (sent?.message === undefined) return this.fail('invented', what)
-    if (!same(sent.message, message)) this.fail('intact', `${what} is not as it was published`)
+    if (sent?.message === undefined) return this.fail('invented', what())
+    if (!same(sent.message, message)) this.fail('intact', `${what()} is not as it was published`)
     const fate = this.fate(group, n)
     this.#expect(fate, delivery, what)
     fate.held++
-    if (++member.held > member.window) this.fail('window', `${what}: ${member.held} are unsettled`)
-    if (this.held.has(delivery)) this.fail('double-delivery', `${what}: the same object again`)
+    if (++member.held > member.window)
+      this.fail('window', `${what()}: ${member.held} are unsettled`)
+    if (this.held.has(delivery)) this.fail('double-delivery', `${what()}: the same object again`)
     this.held.set(delivery, {
       member,
       n,
@@ -202,21 +204,22 @@ export class Ledger {
     })
   }
 
-  #expect(fate: Fate, delivery: IncomingDelivery, what: string): void {
+  #expect(fate: Fate, delivery: IncomingDelivery, what: () => string): void {
     const { attempt, deliveries, firstFailedAt } = delivery
     const { waiting } = fate
-    if (waiting.length === 0) return this.fail('double-delivery', `${what}: no copy of it waits`)
+    if (waiting.length === 0) return this.fail('double-delivery', `${what()}: no copy of it waits`)
     const counted = waiting.filter((w) => w.attempt === attempt && w.deliveries === deliveries)
     if (counted.length === 0) {
       const wanted = waiting.map((w) => `${w.attempt}.${w.deliveries}`).join(' or ')
-      return this.fail('attempt', `${what}: expected ${wanted}`)
+      return this.fail('attempt', `${what()}: expected ${wanted}`)
     }
     const due = counted.find((w) => w.notBefore <= this.now())
-    if (due === undefined) return this.fail('early', `${what}: its delay is not over`)
+    if (due === undefined) return this.fail('early', `${what()}: its delay is not over`)
     const exact = counted.find(
       (w) => w.notBefore <= this.now() && w.firstFailedAt === firstFailedAt,
     )
-    if (exact === undefined) this.fail('failure-record', `${what}: firstFailedAt ${firstFailedAt}`)
+    if (exact === undefined)
+      this.fail('failure-record', `${what()}: firstFailedAt ${firstFailedAt}`)
     waiting.splice(waiting.indexOf(exact ?? due), 1)
   }
 
@@ -290,7 +293,7 @@ export class Ledger {
   // --- Circuits ---
 
   circuit(group: GroupRecord, key: string, open: boolean): void {
-    this.trace.add(`circuit ${group.plan.id} ${key} ${open ? 'open' : 'closed'}`)
+    this.trace.add(() => `circuit ${group.plan.id} ${key} ${open ? 'open' : 'closed'}`)
     if (open) group.circuits.set(key, this.now())
     else group.circuits.delete(key)
   }

@@ -104,10 +104,10 @@ export function makePlan(seed: number): Plan {
   const random = new Random(seed)
   const weather = random.weighted({ calm: 1, mild: 2, wild: 2 })
   const topics = Array.from({
-    length: random.weighted({ 1: 6, 2: 3, 3: 1 }) as never as number,
+    length: Number(random.weighted({ 1: 7, 2: 2, 3: 1 })),
   }).map((_, i) => `t${i}`)
   const groups = topics.flatMap((topic) =>
-    Array.from({ length: Number(random.weighted({ 1: 5, 2: 2, 3: 1 })) }, (_, i) =>
+    Array.from({ length: Number(random.weighted({ 1: 6, 2: 2, 3: 1 })) }, (_, i) =>
       makeGroup(random, topic, `g${i}`),
     ),
   )
@@ -117,7 +117,7 @@ export function makePlan(seed: number): Plan {
   const keys = Array.from({ length: random.int(1, 6) }, (_, i) => `k${i}`)
   const publishers = random.int(1, 2)
   const messages: MessagePlan[] = []
-  for (let left = random.int(20, 60); left > 0; ) {
+  for (let left = random.chance(0.1) ? random.int(40, 80) : random.int(8, 40); left > 0; ) {
     const topic = random.pick(topics)
     const size = Math.min(left, random.chance(0.5) ? 1 : random.int(2, 8))
     left -= size

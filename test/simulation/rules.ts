@@ -17,7 +17,7 @@ export function begin(ledger: Ledger, held: Held, context: unknown, attempt: num
   const { group, connection } = member
   const { plan } = group
   const last = held.run
-  ledger.trace.add(`run #${n} in ${plan.id} at ${connection.name}, attempt ${attempt}`)
+  ledger.trace.add(() => `run #${n} in ${plan.id} at ${connection.name}, attempt ${attempt}`)
   if (last !== undefined && last.context === context) {
     // Repeated at once, in the same attempt.
     if (++last.repeats > plan.immediate)
@@ -59,6 +59,9 @@ export function begin(ledger: Ledger, held: Held, context: unknown, attempt: num
   return run
 }
 
+/** `released`: it was gathered for a batch, no handler has seen it. */
+const mayOverlap: ReadonlySet<Held['state']> = new Set(['revoked', 'crashed', 'released'])
+
 function enterKey(ledger: Ledger, run: Run, key: string): void {
   const { active } = run.held.member.group
   const others = active.get(key) ?? new Set()
@@ -71,11 +74,7 @@ function enterKey(ledger: Ledger, run: Run, key: string): void {
         'overlap',
         `${describe(run)} beside ${describe(other)}, of one key and one consumer`,
       )
-    } else if (
-      other.held.state !== 'revoked' &&
-      other.held.state !== 'crashed' &&
-      other.explicit === undefined
-    ) {
+    } else if (!mayOverlap.has(other.held.state) && other.explicit === undefined) {
       ledger.fail(
         'overlap',
         `${describe(run)} beside ${describe(other)}, which is ${other.held.state}`,
@@ -99,7 +98,7 @@ export function end(ledger: Ledger, run: Run, failed: boolean, error: unknown): 
   if (run.explicit !== 'fail') run.error = error
   run.endedAt = ledger.now()
   run.endedInClosing = held.member.connection.closing
-  ledger.trace.add(`ended ${describe(run)}: ${run.outcome}`)
+  ledger.trace.add(() => `ended ${describe(run)}: ${run.outcome}`)
   if (run.outcome === 'failed') held.fate.everFailed = true
   if (run.outcome === 'ok' && run.explicit === undefined) succeeded(ledger, held)
 }

@@ -15,19 +15,19 @@ type MaybePromise<T> = T | Promise<T>
 /** A subscription between runtime and driver: it tells the ledger what passes, and lets chaos strike. */
 export class ObservedSubscription implements DriverSubscription {
   inner!: DriverSubscription
+  member!: Member
   readonly sink: Sink
   readonly #ledger: Ledger
 
   constructor(
     private readonly connection: Connection,
-    private readonly member: Member,
     sink: Sink,
   ) {
     const ledger = connection.world.ledger
     this.#ledger = ledger
     this.sink = {
       deliver: (batch) => {
-        for (const delivery of batch) ledger.delivered(member, delivery)
+        for (const delivery of batch) ledger.delivered(this.member, delivery)
         // A run that broke a rule is over; it might go in circles for ever.
         if (ledger.trace.violation === undefined) sink.deliver(batch)
       },

@@ -19,10 +19,11 @@ export class Trace {
     private readonly onLine?: (line: string) => void,
   ) {}
 
-  /** Callers look at `active` first where building the text costs. */
-  add(text: string): void {
+  /** The text is only built if somebody wants it. */
+  add(text: string | (() => string)): void {
     if (!this.active) return
-    const line = `+${this.since().toFixed(3).padStart(10)} ${text}`
+    const what = typeof text === 'string' ? text : text()
+    const line = `+${this.since().toFixed(3).padStart(10)} ${what}`
     this.hash = hash(line, this.hash)
     this.lines.push(line)
     this.onLine?.(line)
