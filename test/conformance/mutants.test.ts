@@ -38,7 +38,7 @@ describe('wrong drivers are found out', () => {
         results.set(pair, await runOn(pair.mutant, pair.id))
       }
     }
-    await Promise.all(Array.from({ length: 16 }, work))
+    await Promise.all(Array.from({ length: 24 }, work))
   }, 120_000)
 
   for (const pair of pairs) {

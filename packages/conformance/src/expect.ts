@@ -33,7 +33,7 @@ export function sameBytes(seen: Uint8Array, expected: Uint8Array, what: string):
   if (at >= 0) fail(`${what}: byte ${at} should be ${expected[at]}, is ${seen[at]}`)
 }
 
-export function show(value: unknown): string {
+function show(value: unknown): string {
   const text = inspect(value, { depth: 4, breakLength: Infinity, maxArrayLength: 20 })
   return text.length > 400 ? `${text.slice(0, 400)}…` : text
 }

@@ -47,11 +47,6 @@ export async function within<T>(promise: Promise<T>, deadline: number, what: str
   }
 }
 
-/** Lets time pass where time itself is what is checked. */
-export function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
-}
-
 /** A promise and how to settle it. */
 export interface Gate {
   readonly opened: Promise<void>

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import type { Check } from './check.js'
 import { checks as allChecks } from './checks/index.js'
-import { type CheckResult, type Report, summarize } from './report.js'
+import { type CheckResult, formatResult, formatSummary, type Report, summarize } from './report.js'
 import { examine, newRunId, runCheck, type Subject, select, timeoutOf } from './run.js'
 import type { ConformanceTarget } from './target.js'
 
@@ -24,8 +24,11 @@ export function conformance(target: ConformanceTarget, options: ConformanceOptio
       subject = await examine(target)
     })
     afterAll(async () => {
-      if (!subject || !options.onReport) return
-      await options.onReport(summarize(target, subject, results, performance.now() - started))
+      if (!subject || results.length === 0) return
+      const report = summarize(target, subject, results, performance.now() - started)
+      console.log(formatSummary(report))
+      for (const one of results) if (one.status === 'skipped') console.log(formatResult(one))
+      await options.onReport?.(report)
     })
     const runOne = async (check: Check): Promise<CheckResult> => {
       if (!subject) throw new Error('the target could not be examined')

@@ -1,7 +1,7 @@
 // A third party's driver: a client of the relay. It knows `@longshore/core` and nothing else of Longshore.
 import { connect as dial } from 'node:net'
-import { ConnectionError, NotFoundError } from '@longshore/core'
-import { pack, pingMs, talk, unpack } from './wire.mjs'
+import { AccessError, ConnectionError, NotFoundError, RejectedError } from '@longshore/core'
+import { pack, pingMs, password as rightPassword, talk, unpack } from './wire.mjs'
 
 /** @typedef {import('@longshore/core/driver').Sink} Sink */
 /** @typedef {import('@longshore/core/driver').SubscriptionSpec} SubscriptionSpec */
@@ -14,15 +14,15 @@ import { pack, pingMs, talk, unpack } from './wire.mjs'
 const retryMs = 50
 
 /**
- * What a test makes wrong: how long the other end may be silent; whether lost confirmations count as done.
- * @typedef {{ silence?: number, optimist?: boolean }} Wrongs
+ * A password in place of the right one, and what a test makes wrong: how long the other end may be silent; whether lost confirmations count as done.
+ * @typedef {{ silence?: number, optimist?: boolean, password?: string }} Wrongs
  */
 
 /** @type {import('@longshore/core/driver').DriverModule<Wrongs>} */
 export const relay = {
   name: 'relay',
   schemes: ['relay'],
-  options: ['silence', 'optimist'],
+  options: ['silence', 'optimist', 'password'],
   async connect(config) {
     const client = new Client(config)
     await client.firstConnect()
@@ -30,8 +30,9 @@ export const relay = {
   },
 }
 
-/** @param {any} packed */
-function toError(packed) {
+/** @param {any} packed @param {string} [id] of the message that it is about */
+function toError(packed, id = '') {
+  if (packed.code === 'LONGSHORE_REJECTED') return new RejectedError(packed.message, id)
   if (packed.code === 'LONGSHORE_NOT_FOUND') return new NotFoundError(packed.message)
   return new Error(packed.message)
 }
@@ -57,6 +58,7 @@ class Client {
   #members = new Map()
   /** @type {(() => void)[]} */
   #waiting = []
+  #denied = () => {}
   /** @type {import('@longshore/core').Timer | undefined} */
   #timer
   /** @type {import('@longshore/core').Timer | undefined} */
@@ -87,6 +89,12 @@ class Client {
         timer.cancel()
         resolve()
       })
+      this.#denied = () => {
+        timer.cancel()
+        this.#closed = true
+        this.#socket?.destroy()
+        reject(new AccessError('the relay refused the password'))
+      }
       this.#dial()
     })
   }
@@ -96,7 +104,10 @@ class Client {
     this.#socket = socket
     const { silence } = this.config.options
     const send = talk(socket, (line) => this.#receive(line), silence)
-    socket.on('connect', () => send({ t: 'hello', autoCreate: this.config.autoCreate }))
+    socket.on('connect', () => {
+      const { password = rightPassword } = this.config.options
+      send({ t: 'hello', password, autoCreate: this.config.autoCreate })
+    })
     socket.on('close', () => this.#down())
     this.#send = send
     this.#beat()
@@ -155,11 +166,16 @@ class Client {
         admin: false,
       }
       void this.#welcome()
+    } else if (line.t === 'denied') {
+      this.#denied()
     } else if (line.t === 'settled') {
       const publish = this.#publishes.get(line.id)
       if (!publish?.open.delete(line.index)) return
       if (publish.open.size === 0) this.#publishes.delete(line.id)
-      const failure = line.failure && { ...line.failure, error: toError(line.failure.error) }
+      const failure = line.failure && {
+        ...line.failure,
+        error: toError(line.failure.error, line.failure.message),
+      }
       publish.settle(line.index, failure)
     } else if (line.t === 'result') {
       const call = this.#calls.get(line.id)

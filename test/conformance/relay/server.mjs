@@ -1,7 +1,7 @@
 // A broker on TCP: each socket gets a connection to one memory broker, which crashes when the socket ends.
 import { createServer } from 'node:net'
 import { memory, silentLogger, systemClock } from '@longshore/core'
-import { pack, talk, unpack } from './wire.mjs'
+import { pack, password, talk, unpack } from './wire.mjs'
 
 /** @typedef {import('@longshore/core').MemoryConnection} MemoryConnection */
 /** @typedef {import('@longshore/core/driver').DriverSubscription} DriverSubscription */
@@ -120,6 +120,10 @@ function serve(socket, name) {
   async function receive(line) {
     if (line.t === 'ping') return send({ t: 'pong' })
     if (line.t === 'hello') {
+      if (line.password !== password) {
+        send({ t: 'denied' })
+        return
+      }
       driver = await memory.connect({
         url: undefined,
         options: { name },
@@ -141,7 +145,11 @@ function serve(socket, name) {
           t: 'settled',
           id: line.id,
           index,
-          failure: failure && { outcome: failure.outcome, error: packError(failure.error) },
+          failure: failure && {
+            outcome: failure.outcome,
+            message: batch[index].message.id,
+            error: packError(failure.error),
+          },
         })
       })
     }

@@ -7,6 +7,8 @@ import { createInterface } from 'node:readline'
 const silenceMs = 2500
 export const pingMs = 300
 
+export const password = 'secret'
+
 /** @param {WireMessage} message */
 export function pack(message) {
   return { ...message, body: Buffer.from(message.body).toString('base64') }

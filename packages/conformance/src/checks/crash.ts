@@ -29,6 +29,7 @@ export const crash = [
       await ctx.until(
         () => victim.handled.length >= 20,
         () => `20 handled by the victim; ${victim.handled.length} were ${victim.errors.join()}`,
+        30_000,
       )
       await victim.kill()
       for (const handling of victim.handled) ledger.see(handling)

@@ -106,7 +106,7 @@ export const order = [
       const to = numbered(ctx.topic())
       const group = ctx.group()
       const handled: string[] = []
-      const retry = { attempts: 5, base: 150, factor: 1, jitter: 0 }
+      const retry = { attempts: 5, base: 600, factor: 1, jitter: 0 }
       const options: SubscribeOptions = { group, order: 'key', concurrency: 4, retry }
       const members = ctx.capabilities.order === 'key' ? 3 : 1
       let publisher: Bus | undefined
@@ -121,8 +121,8 @@ export const order = [
       }
       await publishKey(publisher!, to, 'bad', 1)
       await ctx.until(() => handled.length === 1, 'the first attempt')
-      await publishKey(publisher!, to, 'bad', 4, 1)
       await publishKey(publisher!, to, 'good', 5)
+      await publishKey(publisher!, to, 'bad', 4, 1)
       const of = (key: string) => handled.filter((one) => one.startsWith(`${key}/`))
       await ctx.until(
         () => of('bad').length >= 7 && of('good').length >= 5,
