@@ -26,7 +26,7 @@ async function main(args: readonly string[]): Promise<void> {
   await bench(options)
 }
 
-async function bench({ driver, rounds, messages, json, profile, ...options }: Options) {
+async function bench({ driver, rounds, messages, json, profile, cpu, ...options }: Options) {
   const known = drivers[driver]
   if (known === undefined) {
     throw new UsageError(
@@ -49,6 +49,7 @@ async function bench({ driver, rounds, messages, json, profile, ...options }: Op
     raw: known.raw,
     rounds,
     messages,
+    cpu,
     ...(profile && { profile: (name, work) => profiled(profileFolder, name, work) }),
     progress: (text) => console.error(text),
   }
@@ -59,8 +60,10 @@ async function bench({ driver, rounds, messages, json, profile, ...options }: Op
   for (const scenario of chosen) results.push(...(await measure(scenario, plan)))
 
   console.log(table(results, known.raw.name))
-  if (load > cores / 2) {
-    console.log(`the machine was busy (load ${load} on ${cores} cores): the figures are too low`)
+  if (load > cores / 2 && !cpu) {
+    console.log(
+      `the machine was busy (load ${load} on ${cores} cores): the figures are too low, try --cpu`,
+    )
   }
   if (profile) console.log(`profiles: ${profileFolder}`)
   if (json !== undefined) {
@@ -69,6 +72,7 @@ async function bench({ driver, rounds, messages, json, profile, ...options }: Op
       node: process.version,
       rounds,
       messages,
+      cpu,
       load,
       cores,
       scenarios: results,
