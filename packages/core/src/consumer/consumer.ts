@@ -72,6 +72,7 @@ export class Consumer implements Subscription, ContextHost {
   /** Deliveries that the broker waits for us to settle. */
   #unsettled = 0
   #pumping = false
+  #stopping = false
   #heartbeat: Timer | undefined
   #tripped: Timer | undefined
   #closing: Promise<CloseReport> | undefined
@@ -171,8 +172,8 @@ export class Consumer implements Subscription, ContextHost {
     }
     this.#beat()
     this.#pump()
-    // What comes after the intake was stopped goes straight back.
-    if (!this.#mayStart()) void this.#returnUnstarted()
+    // What still comes goes straight back; while the intake is being stopped it would only come again, so it waits.
+    if (!this.#mayStart() && !this.#stopping) void this.#returnUnstarted()
   }
 
   #revoke(deliveries: readonly IncomingDelivery[], reason: string): void {
@@ -520,6 +521,7 @@ export class Consumer implements Subscription, ContextHost {
   async #shutDown(timeoutMs: number): Promise<CloseReport> {
     const failed = this.#state === 'failed'
     if (!failed) this.#state = 'closing'
+    this.#stopping = true
     this.#tripped?.cancel()
     this.settings.signal?.removeEventListener('abort', this.#onAbort)
     // Lets the caller's own stack end: `#closing` must be set before anything comes back here.
@@ -529,6 +531,7 @@ export class Consumer implements Subscription, ContextHost {
     await Promise.race([this.#starting.catch(() => {}), time.up])
     this.onClosing?.()
     await Promise.race([this.#quietly(this.#subscription?.stop()), time.up])
+    this.#stopping = false
     await Promise.race([Promise.all([this.#returnUnstarted(), this.#returnHeld()]), time.up])
     await Promise.race([this.#running.empty(), time.up])
     time.cancel()
