@@ -1,9 +1,6 @@
 import type { Flaw } from './flaws.js'
 import { type Outcome, runSeed } from './run.js'
 
-/** Simulations under way at once: each has its own clock and broker, and they share the turns of the event loop. */
-const abreast = 32
-
 export interface Summary {
   runs: number
   /** In the order of their seeds. */
@@ -26,26 +23,22 @@ export async function runMany(options: {
   const { from, count, seconds = Number.POSITIVE_INFINITY, flaw, all, onProgress } = options
   const summary: Summary = { runs: 0, failed: [], counts: {}, weather: {}, ms: 0 }
   const begin = performance.now()
-  let next = from
-  const worker = async () => {
-    while (next < from + count && (all || summary.failed.length === 0)) {
-      if (performance.now() - begin > seconds * 1000) return
-      const outcome = await runSeed(next++, flaw === undefined ? {} : { flaw })
-      summary.runs++
-      summary.weather[outcome.weather] = (summary.weather[outcome.weather] ?? 0) + 1
-      for (const [name, n] of Object.entries(outcome.counts)) {
-        summary.counts[name] = (summary.counts[name] ?? 0) + n
-      }
-      if (outcome.violation) summary.failed.push(outcome)
-      onProgress?.(summary.runs)
-    }
-  }
   const limit = Error.stackTraceLimit
   // Thousands of errors are thrown here on purpose.
   Error.stackTraceLimit = 0
-  await Promise.all(Array.from({ length: abreast }, worker))
+  for (let seed = from; seed < from + count; seed++) {
+    if (!all && summary.failed.length > 0) break
+    if (performance.now() - begin > seconds * 1000) break
+    const outcome = await runSeed(seed, flaw === undefined ? {} : { flaw })
+    summary.runs++
+    summary.weather[outcome.weather] = (summary.weather[outcome.weather] ?? 0) + 1
+    for (const [name, n] of Object.entries(outcome.counts)) {
+      summary.counts[name] = (summary.counts[name] ?? 0) + n
+    }
+    if (outcome.violation) summary.failed.push(outcome)
+    onProgress?.(summary.runs)
+  }
   Error.stackTraceLimit = limit
-  summary.failed.sort((a, b) => a.seed - b.seed)
   summary.ms = performance.now() - begin
   return summary
 }

@@ -191,7 +191,7 @@ function makeGroup(random: Random, topic: string, name: string): GroupPlan {
     jitter: random.pick([0, 0.1, 0.5, 'full'] as const),
     immediate: random.chance(0.15) ? random.int(1, 2) : 0,
     maxDeliveries: random.chance(0.2) ? random.int(1, 3) : 20,
-    lease: random.pick([90, 300, 1500, 30_000]),
+    lease: random.pick([240, 600, 2000, 30_000]),
     timeout: mode !== 'consume' && random.chance(0.3) ? random.int(20, 150) : undefined,
     killSwitch: random.chance(0.15),
     batchSize: random.int(1, 5),
