@@ -14,6 +14,8 @@ interface Waiting {
 /** What became of a message in a group. */
 export interface Fate {
   readonly waiting: Waiting[]
+  /** Its place in the order in which the group got its messages. */
+  order: number
   held: number
   acks: number
   dead: number
@@ -77,8 +79,6 @@ export interface Sent {
   askedAt: number
   cancelled: boolean
   copies: number
-  /** Its place in the order of acceptance. */
-  order: number
   message: WireMessage | undefined
 }
 
@@ -100,6 +100,8 @@ export class Ledger {
     faults: 0,
   }
   #order = 0
+  /** All that topics took, in order. */
+  readonly #log: MessagePlan[] = []
   #burstAt = -1
   #burst = 0
 
@@ -120,10 +122,8 @@ export class Ledger {
     group = { plan, fates: [], lastOfKey: new Map(), circuits: new Map(), active: new Map() }
     this.groups.set(plan.id, group)
     if (plan.from === 'earliest') {
-      const past = this.sent.filter((s) => s.plan.topic === plan.topic && s.copies > 0)
-      for (const { plan: message, copies } of past) {
-        for (let i = 0; i < copies; i++) this.fate(group, message.n).waiting.push(fresh)
-      }
+      const past = this.#log.filter(({ topic }) => topic === plan.topic)
+      for (const { n } of past) this.fate(group, n).waiting.push(fresh)
     }
     return group
   }
@@ -133,6 +133,7 @@ export class Ledger {
     if (fate === undefined) {
       fate = {
         waiting: [],
+        order: this.#order++,
         held: 0,
         acks: 0,
         dead: 0,
@@ -155,7 +156,6 @@ export class Ledger {
     if (sent === undefined) return this.fail('invented', `nobody published #${n}`)
     if (sent.message === undefined) {
       sent.message = message
-      sent.order = this.#order++
       if (this.now() < sent.askedAt + sent.plan.delay) {
         this.fail('early', `#${n} reached its topic before its delay of ${sent.plan.delay} ms`)
       }
@@ -163,6 +163,7 @@ export class Ledger {
       this.fail('id', `#${n} was published as ${sent.message.id}, then as ${message.id}`)
     }
     sent.copies++
+    this.#log.push(sent.plan)
     for (const group of this.groups.values()) {
       if (group.plan.topic === message.topic) this.fate(group, n).waiting.push(fresh)
     }

@@ -118,10 +118,10 @@ export function succeeded(ledger: Ledger, held: Held): void {
   if (fate.successes++ > 0) return
   if (group.plan.order !== 'key' || key === undefined) return
   if (fate.everDead || (group.plan.onKeyFailure === 'skip' && fate.everFailed)) return
-  const { order } = ledger.sent[n]!
+  const { order } = fate
   const last = group.lastOfKey.get(key) ?? -1
   if (order < last) {
-    const late = ledger.sent.findIndex((s) => s.order === last)
+    const late = group.fates.findIndex((each) => each?.order === last)
     ledger.fail(
       'order',
       `#${n} of key ${key} in ${group.plan.id} is handled after #${late}, which came later`,

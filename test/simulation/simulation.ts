@@ -105,7 +105,6 @@ export class Simulation implements World {
       askedAt: 0,
       cancelled: false,
       copies: 0,
-      order: -1,
       message: undefined,
     }
   }
