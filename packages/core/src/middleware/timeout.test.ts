@@ -130,6 +130,19 @@ describe('timeout', () => {
     expect(late).toEqual([false])
   })
 
+  it('is not followed by immediate repeats: the time of the attempt is up', async () => {
+    await using bus = await createTestBus()
+    let runs = 0
+    const retry = { attempts: 2, immediate: 3 }
+    await bus.subscribe('orders', { group: 'g', timeout: '5s', retry }, async () => {
+      runs++
+      await sleep(bus, 60_000)
+    })
+    await bus.publish('orders', 1)
+    await bus.deadLettered()
+    expect(runs).toBe(2)
+  })
+
   it('gives the next attempt a signal of its own', async () => {
     await using bus = await createTestBus({ memory: { partitions: 8 } })
     const aborted: boolean[] = []

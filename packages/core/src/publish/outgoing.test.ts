@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import type { BufferOptions } from '../api.js'
 import { connect } from '../connect.js'
@@ -377,6 +378,13 @@ describe('publishing: outcomes and order', () => {
     const outcomes = await bus.publishBatch('orders', [{ payload: 1 }], { signal })
     expect(outcomes).toMatchObject([{ status: 'failed', error: { code: 'LONGSHORE_ABORTED' } }])
     expect(seen).toEqual([])
+  })
+
+  it('does not stay attached to a long-lived signal', async () => {
+    await using bus = await createTestBus()
+    const { signal } = new AbortController()
+    for (let n = 0; n < 20; n++) await bus.publish('orders', n, { signal })
+    expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
   it('says unknown when the signal aborts after the message was handed to the driver', async () => {
