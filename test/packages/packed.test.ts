@@ -54,7 +54,8 @@ const bus = await connect('memory://')
 await bus.publish(topic<{ name: string }>('greetings'), { nam: 'world' })
 `
 
-describe('the packages as published, in an empty project', () => {
+// Two compiler runs and an install take their time on a busy machine.
+describe('the packages as published, in an empty project', { timeout: 120_000 }, () => {
   beforeAll(async () => {
     const packed = await pack(join(project, 'packed'))
     writeFileSync(join(project, 'package.json'), '{ "type": "module", "private": true }\n')
