@@ -256,7 +256,10 @@ export interface Subscription extends AsyncDisposable {
   close(options?: CloseOptions): Promise<CloseReport>
 }
 
-/** A delivery of `bus.consume`, settled by hand. Unsettled ones go back when the loop ends. */
+/**
+ * A delivery of `bus.consume`, settled by hand. Unsettled ones go back when the loop ends; one whose signal has aborted is
+ * over when the loop asks for the next.
+ */
 export interface Delivery<T = unknown> extends ConsumeContext<T> {
   /** Applies the failure policy as if a handler had thrown this. */
   fail(error: unknown): Promise<boolean>

@@ -23,14 +23,14 @@ import type { Capabilities } from './capabilities.js'
 import type { Clock } from './clock.js'
 import type { BusOptions } from './connect-types.js'
 import { Batches } from './consumer/batches.js'
-import { Consumer, type ConsumerDeps, closeMs } from './consumer/consumer.js'
+import { closeTimeout } from './consumer/close-options.js'
+import { Consumer, type ConsumerDeps } from './consumer/consumer.js'
 import { Consumption } from './consumer/consumption.js'
 import type { Context } from './consumer/context.js'
 import { calledFromHandler, closeInHandler } from './consumer/in-handler.js'
 import { type Call, resolveSettings, type Settings } from './consumer/settings.js'
 import { DeadLetters } from './dead-letters.js'
 import type { Driver, DriverStatus } from './driver.js'
-import { toMs } from './duration.js'
 import { ClosedError, OptionError, toError } from './errors.js'
 import type { BusEvents, EventSources } from './events.js'
 import type { Logger } from './logger.js'
@@ -280,11 +280,12 @@ export class LongshoreBus implements Bus {
 
   // --- Closing ---
 
-  close(options: CloseOptions = {}): Promise<CloseReport> {
+  async close(options?: CloseOptions): Promise<CloseReport> {
+    const timeoutMs = closeTimeout(options)
     if (this.#closing === undefined) {
       const busy = [...this.#consumers].some((consumer) => consumer.running > 0)
-      if (busy && calledFromHandler()) return Promise.reject(closeInHandler())
-      this.#closing = this.#shutDown(toMs(options.timeout ?? closeMs, 'close timeout'))
+      if (busy && calledFromHandler()) throw closeInHandler()
+      this.#closing = this.#shutDown(timeoutMs)
     }
     return this.#closing
   }

@@ -6,15 +6,18 @@ import type { WireMessage } from './message.js'
  * `invalid` the schema refused the payload · `delivery-limit` its consumers crashed too often · `parked` its key's
  * circuit is open · `requested` the handler asked for it · `escaped` an error passed a user's own failure middleware.
  */
-export type DeadLetterReason =
-  | 'exhausted'
-  | 'permanent'
-  | 'undecodable'
-  | 'invalid'
-  | 'delivery-limit'
-  | 'parked'
-  | 'requested'
-  | 'escaped'
+export type DeadLetterReason = (typeof deadLetterReasons)[number]
+
+export const deadLetterReasons = [
+  'exhausted',
+  'permanent',
+  'undecodable',
+  'invalid',
+  'delivery-limit',
+  'parked',
+  'requested',
+  'escaped',
+] as const
 
 /** What is kept beside a dead-lettered message; the same on every driver. Times are epoch milliseconds. */
 export interface Failure {

@@ -42,13 +42,21 @@ export class CircuitView {
     return this.clock.now() - openedAt >= this.coolDownMs ? 'half-open' : 'open'
   }
 
+  // The own view changes before the store is asked, as what `watch` tells meanwhile is newer.
+
   async open(key: string, reason: string): Promise<void> {
-    await this.store.open(this.topic, this.group, key, reason)
     this.#open.set(key, this.clock.now())
+    await this.store.open(this.topic, this.group, key, reason)
   }
 
   async close(key: string): Promise<void> {
-    await this.store.close(this.topic, this.group, key)
+    const openedAt = this.#open.get(key)
     this.#open.delete(key)
+    try {
+      await this.store.close(this.topic, this.group, key)
+    } catch (error) {
+      if (openedAt !== undefined && !this.#open.has(key)) this.#open.set(key, openedAt)
+      throw error
+    }
   }
 }

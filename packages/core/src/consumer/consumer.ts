@@ -1,4 +1,5 @@
 import type {
+  CloseOptions,
   CloseReport,
   ConsumeMiddleware,
   Publish,
@@ -6,7 +7,7 @@ import type {
   SubscriptionState,
 } from '../api.js'
 import type { Clock, Timer } from '../clock.js'
-import type { DeadLetterReason } from '../dead-letter.js'
+import { type DeadLetterReason, deadLetterReasons } from '../dead-letter.js'
 import type { Driver, DriverSubscription, IncomingDelivery } from '../driver.js'
 import { type Duration, toMs } from '../duration.js'
 import { ClosedError, PermanentError, toError, wrapDriverError } from '../errors.js'
@@ -17,14 +18,15 @@ import type { Topic } from '../topic.js'
 import { Announcer } from './announcer.js'
 import { buildChain } from './chain.js'
 import { CircuitView } from './circuit-view.js'
+import { closeMs, closeTimeout } from './close-options.js'
 import { Context, type ContextHost } from './context.js'
-import { backoff, decide, exhaustedReason } from './failure.js'
+import { backoff, decide, exhaustedReason, isUnreadable } from './failure.js'
 import { HandBack } from './hand-back.js'
 import { Holds } from './holds.js'
 import { calledFromHandler, closeInHandler, type Outcome, runHandler } from './in-handler.js'
 import { Pool } from './pool.js'
 import { LaneSchedule, PlainSchedule, type Schedule } from './schedule.js'
-import type { Settings } from './settings.js'
+import { oneOf, type Settings } from './settings.js'
 import { Settler } from './settler.js'
 import { Survived } from './survived.js'
 
@@ -37,9 +39,6 @@ export interface ConsumerDeps {
   readonly middleware: readonly ConsumeMiddleware[]
   onEnd(consumer: Consumer): void
 }
-
-/** How long closing waits for handlers unless told otherwise, in milliseconds. */
-export const closeMs = 30_000
 
 /** How long the driver may take to leave, beyond the timeout of `close`, in milliseconds. */
 const leaveMs = 1000
@@ -73,6 +72,8 @@ export class Consumer implements Subscription, ContextHost {
   #unsettled = 0
   #pumping = false
   #stopping = false
+  /** Hand-backs under way; nothing starts before it is known whether the broker took them. */
+  #returning = 0
   #heartbeat: Timer | undefined
   #tripped: Timer | undefined
   #closing: Promise<CloseReport> | undefined
@@ -148,6 +149,7 @@ export class Consumer implements Subscription, ContextHost {
       })
     } catch (error) {
       this.#circuits?.stop()
+      this.#heartbeat?.cancel()
       throw wrapDriverError(error, `subscribing to '${spec.topic}' as group '${spec.group}'`)
     }
     if (this.#ended.signal.aborted) {
@@ -173,7 +175,9 @@ export class Consumer implements Subscription, ContextHost {
     this.#beat()
     this.#pump()
     // What still comes goes straight back; while the intake is being stopped it would only come again, so it waits.
-    if (!this.#mayStart() && !this.#stopping) void this.#returnUnstarted()
+    const ending = this.#closing !== undefined && !this.#stopping
+    if (ending || this.#state === 'paused' || this.#state === 'tripped')
+      void this.#returnUnstarted()
   }
 
   #revoke(deliveries: readonly IncomingDelivery[], reason: string): void {
@@ -249,7 +253,7 @@ export class Consumer implements Subscription, ContextHost {
   }
 
   #mayStart(): boolean {
-    return this.#state === 'running' && this.#closing === undefined
+    return this.#state === 'running' && this.#closing === undefined && this.#returning === 0
   }
 
   #start(context: Context): void {
@@ -385,6 +389,7 @@ export class Consumer implements Subscription, ContextHost {
     thrown: unknown,
     reason: DeadLetterReason = 'requested',
   ): Promise<boolean> {
+    oneOf('the reason of deadLetter', reason, deadLetterReasons)
     const error =
       thrown === undefined ? new PermanentError('the handler asked for it') : toError(thrown)
     if (thrown !== undefined) this.#countFailure(context, error)
@@ -408,7 +413,8 @@ export class Consumer implements Subscription, ContextHost {
     if (context.revoked) return false
     const { customDeadLetter, customRetry, retry } = this.settings
     if (customDeadLetter !== undefined) return this.#bury(context, error, 'escaped')
-    if (context.trial) return this.#bury(context, error, 'parked')
+    if (context.trial)
+      return this.#bury(context, error, isUnreadable(error) ? exhaustedReason(error) : 'parked')
     if (customRetry !== undefined) return this.#bury(context, error, exhaustedReason(error))
     const decision = decide(retry, context.attempt, thrown, this.clock)
     if (decision.retryInMs === undefined) return this.#bury(context, error, decision.reason)
@@ -428,8 +434,8 @@ export class Consumer implements Subscription, ContextHost {
     return true
   }
 
-  handBack(contexts: readonly Context[]): Promise<void> {
-    return this.#settler.handBack(contexts)
+  async handBack(contexts: readonly Context[]): Promise<void> {
+    await this.#settler.handBack(contexts)
   }
 
   // --- Pausing ---
@@ -475,8 +481,13 @@ export class Consumer implements Subscription, ContextHost {
 
   async #returnUnstarted(): Promise<void> {
     const unstarted = this.#schedule.drain()
-    this.#unsettled -= unstarted.length
-    await this.#settler.handBack(unstarted)
+    if (unstarted.length === 0) return
+    this.#returning++
+    const kept = await this.#settler.handBack(unstarted)
+    this.#returning--
+    this.#unsettled -= unstarted.length - kept.length
+    this.#schedule.putBack(kept)
+    this.#pump()
   }
 
   /** Retries that wait in this process go back as they came. */
@@ -502,10 +513,11 @@ export class Consumer implements Subscription, ContextHost {
 
   // --- Closing ---
 
-  /** @throws CloseInHandlerError */
-  close(options: { readonly timeout?: Duration } = {}): Promise<CloseReport> {
-    if (this.#running.size > 0 && calledFromHandler()) return Promise.reject(closeInHandler())
-    return this.end(toMs(options.timeout ?? closeMs, 'close timeout'))
+  /** @throws CloseInHandlerError, OptionError, UnknownOptionError */
+  async close(options?: CloseOptions): Promise<CloseReport> {
+    const timeoutMs = closeTimeout(options)
+    if (this.#running.size > 0 && calledFromHandler()) throw closeInHandler()
+    return this.end(timeoutMs)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

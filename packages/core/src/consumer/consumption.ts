@@ -1,4 +1,5 @@
 import type { Consumption as Api, CloseOptions, CloseReport, Delivery } from '../api.js'
+import { closeTimeout } from './close-options.js'
 import type { Consumer } from './consumer.js'
 import type { Context } from './context.js'
 import { HandBack } from './hand-back.js'
@@ -68,6 +69,11 @@ export class Consumption<T> implements Api<T> {
     return this.#consumer
   }
 
+  #giveUp(held: Held): void {
+    this.#inHands.delete(held.context)
+    held.giveBack()
+  }
+
   #end(): void {
     this.#over = true
     for (const held of this.#queue.splice(0)) held.giveBack()
@@ -80,9 +86,16 @@ export class Consumption<T> implements Api<T> {
   [Symbol.asyncIterator](): AsyncIterator<Delivery<T>> {
     return {
       next: async () => {
+        // Who asks for the next is done with those that were taken away meanwhile, settled or not.
+        for (const held of [...this.#inHands.values()]) {
+          if (held.context.revoked) this.#giveUp(held)
+        }
         if (!this.#over) await this.#start()
-        const held = this.#queue.shift()
-        if (held !== undefined) return this.#hand(held)
+        for (let held = this.#queue.shift(); held !== undefined; held = this.#queue.shift()) {
+          if (!held.context.revoked) return this.#hand(held)
+          // Taken away while it waited here.
+          held.giveBack()
+        }
         if (this.#failure !== undefined) throw this.#failure.error
         if (this.#over) return { done: true, value: undefined }
         return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }))
@@ -96,11 +109,11 @@ export class Consumption<T> implements Api<T> {
   }
 
   async close(options: CloseOptions = {}): Promise<CloseReport> {
+    const timeoutMs = closeTimeout(options)
     this.#end()
-    for (const held of [...this.#inHands.values()]) held.giveBack()
-    this.#inHands.clear()
+    for (const held of [...this.#inHands.values()]) this.#giveUp(held)
     const consumer = await this.#consumer?.catch(() => undefined)
-    return consumer?.close(options) ?? { drained: true, abandoned: 0 }
+    return consumer?.close({ timeout: timeoutMs }) ?? { drained: true, abandoned: 0 }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

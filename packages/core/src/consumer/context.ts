@@ -46,7 +46,7 @@ export class Context implements Delivery<unknown> {
   /** Its place among the running. */
   slot = -1
   startedAt = 0
-  /** Called when it was settled or taken away; for those who hand deliveries out. */
+  /** Called when it was settled; for those who hand deliveries out. */
   onSettled: (() => void) | undefined = undefined
   #message: Message | undefined
   #state: Map<unknown, unknown> | undefined
@@ -130,7 +130,6 @@ export class Context implements Delivery<unknown> {
     if (this.#revoked !== undefined) return
     this.#revoked = new RevokedError(`message ${this.incoming.message.id}: ${reason}`)
     this.#abort?.abort(this.#revoked)
-    this.onSettled?.()
   }
 
   /** Aborts the signal of this attempt, for a timeout. */

@@ -65,11 +65,7 @@ export function whole(option: string, value: unknown, least: number): void {
 }
 
 function worthRetrying(error: unknown): boolean {
-  return !(
-    error instanceof PermanentError ||
-    error instanceof DecodeError ||
-    error instanceof ValidationError
-  )
+  return !(error instanceof PermanentError || isUnreadable(error))
 }
 
 /**
@@ -82,6 +78,11 @@ export function backoff(policy: ResolvedRetry, attempt: number, clock: Clock): n
   const delay = Math.min(policy.maxMs, grown)
   if (policy.jitter === 'full') return delay * random(clock)
   return Math.min(policy.maxMs, delay * (1 + policy.jitter * (2 * random(clock) - 1)))
+}
+
+/** What can't be read says nothing of its key. */
+export function isUnreadable(error: unknown): boolean {
+  return error instanceof DecodeError || error instanceof ValidationError
 }
 
 /** What the retry policy says of a failed attempt. */

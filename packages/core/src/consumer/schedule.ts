@@ -10,6 +10,8 @@ export interface Schedule {
   done(context: Context): void
   /** In place of `done`: to start again, before all others of its key. */
   again(context: Context): void
+  /** Back in front, first to last: they were taken out by `drain`. */
+  putBack(contexts: readonly Context[]): void
   /** Takes out all that have not started, in the order in which they came. */
   drain(): Context[]
 }
@@ -37,6 +39,10 @@ export class PlainSchedule implements Schedule {
 
   again(context: Context): void {
     this.#waiting.unshift(context)
+  }
+
+  putBack(contexts: readonly Context[]): void {
+    for (const context of [...contexts].reverse()) this.#waiting.unshift(context)
   }
 
   drain(): Context[] {
@@ -67,14 +73,30 @@ export class LaneSchedule implements Schedule {
   add(context: Context): void {
     const { key } = context
     if (key === undefined) return this.#keyless.add(context)
+    const lane = this.#lane(key)
+    lane.waiting.push(context)
+    this.#size++
+    this.#offer(lane)
+  }
+
+  putBack(contexts: readonly Context[]): void {
+    this.#keyless.putBack(contexts.filter((context) => context.key === undefined))
+    for (const context of [...contexts].reverse()) {
+      if (context.key === undefined) continue
+      const lane = this.#lane(context.key)
+      lane.waiting.unshift(context)
+      this.#size++
+      this.#offer(lane)
+    }
+  }
+
+  #lane(key: string): Lane {
     let lane = this.#lanes.get(key)
     if (lane === undefined) {
       lane = new Lane(key)
       this.#lanes.set(key, lane)
     }
-    lane.waiting.push(context)
-    this.#size++
-    this.#offer(lane)
+    return lane
   }
 
   #offer(lane: Lane): void {

@@ -186,7 +186,8 @@ function killSwitchOf({ killSwitch }: ConsumeOptions, clock: Clock): KillSwitch 
   return new KillSwitch(killSwitch === true ? {} : killSwitch, clock)
 }
 
-function oneOf(option: string, value: string, allowed: readonly string[]): void {
+/** @throws OptionError */
+export function oneOf(option: string, value: string, allowed: readonly string[]): void {
   if (allowed.includes(value)) return
   throw new OptionError(
     `${option} is ${show(value)}; it is one of ${allowed.map((each) => `'${each}'`).join(', ')}`,

@@ -22,6 +22,10 @@ const opensCircuit: ReadonlySet<DeadLetterReason> = new Set([
   'delivery-limit',
 ])
 
+function opens(reason: DeadLetterReason, trial: boolean): boolean {
+  return opensCircuit.has(reason) || (trial && (reason === 'parked' || reason === 'requested'))
+}
+
 export interface SettlerDeps {
   readonly driver: Driver
   readonly clock: Clock
@@ -106,7 +110,7 @@ export class Settler {
     )
     const taken = await this.#persist(context, async () => {
       // First the circuit: a crash in between then parks this message too, instead of letting its successors pass.
-      if (key !== undefined && (context.trial || opensCircuit.has(reason))) {
+      if (key !== undefined && opens(reason, context.trial)) {
         await this.#open(key, failure.errorMessage)
       }
       if (settings.deadLetter.keep) return this.subscription.deadLetter(context.incoming, failure)
@@ -129,10 +133,13 @@ export class Settler {
     this.deps.announce.circuit(key, 'open')
   }
 
-  /** Gives deliveries back that were not started, or whose start doesn't count. */
-  async handBack(contexts: readonly Context[]): Promise<void> {
+  /**
+   * Gives deliveries back that were not started, or whose start doesn't count. Resolves to those that the broker didn't take:
+   * they are still this consumer's, and open.
+   */
+  async handBack(contexts: readonly Context[]): Promise<readonly Context[]> {
     const open = contexts.filter((context) => context.settlement === 'open' && !context.revoked)
-    if (open.length === 0) return
+    if (open.length === 0) return []
     for (const context of open) {
       context.settlement = 'settling'
       context.settledBy = 'hand-back'
@@ -141,16 +148,16 @@ export class Settler {
     try {
       await this.subscription.release(open.map((context) => context.incoming))
     } catch (error) {
-      // Nothing is lost: what isn't released comes back when the subscription closes or the lease lapses.
-      logger.warn(
-        `handing back ${open.length} messages failed; they return when the subscription ends`,
-        {
-          error: toError(error).message,
-        },
-      )
+      logger.warn(`handing back ${open.length} messages failed`, { error: toError(error).message })
+      for (const context of open) {
+        context.settlement = 'open'
+        context.settledBy = undefined
+      }
+      return open.filter((context) => !context.revoked)
     }
     for (const context of open) this.#settled(context, true)
     announce.returned(open.length)
+    return []
   }
 
   #settled(context: Context, taken: boolean): boolean {

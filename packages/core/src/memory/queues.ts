@@ -7,7 +7,7 @@ import type { Member } from './member.js'
 export interface ReadyQueue {
   readonly size: number
   push(delivery: MemoryDelivery): void
-  /** Back to its old place. Several are given last first. */
+  /** Back to its old place. */
   putBack(delivery: MemoryDelivery, heldUntil: number): void
   /** Lets go of what was held until now. */
   wake(now: number): void
@@ -42,7 +42,7 @@ export class PlainQueue implements ReadyQueue {
   }
 
   putBack(delivery: MemoryDelivery): void {
-    this.#level(delivery.priority).unshift(delivery)
+    insert(this.#level(delivery.priority), delivery)
     this.size++
   }
 
@@ -134,7 +134,7 @@ export class KeyQueue implements ReadyQueue {
 
   putBack(delivery: MemoryDelivery, heldUntil: number): void {
     const lane = this.#laneOf(delivery)
-    lane.waiting.unshift(delivery)
+    insert(lane.waiting, delivery)
     this.size++
     lane.heldUntil = heldUntil
     lane.place = undefined
@@ -236,6 +236,17 @@ export class KeyQueue implements ReadyQueue {
     }
     this.size = 0
   }
+}
+
+/** Before the first that came later; as a rule that is the very first. */
+function insert(waiting: Deque<MemoryDelivery>, delivery: MemoryDelivery): void {
+  const earlier: MemoryDelivery[] = []
+  for (let first = waiting.peek(); first !== undefined && first.seq < delivery.seq; ) {
+    earlier.push(waiting.shift()!)
+    first = waiting.peek()
+  }
+  waiting.unshift(delivery)
+  for (const each of earlier.reverse()) waiting.unshift(each)
 }
 
 /** FNV-1a over UTF-16 units. */
