@@ -8,7 +8,8 @@ export interface UntilOptions {
   readonly signal?: AbortSignal
 }
 
-const stepMs = 4
+const shortest = 4
+const longest = 250
 
 /** Resolves as soon as the condition holds; fails at the deadline. */
 export async function until(
@@ -18,13 +19,16 @@ export async function until(
   const deadline = options.deadline ?? 10_000
   const start = performance.now()
   for (;;) {
+    const asked = performance.now()
     if (await condition()) return
+    // A condition that asks the broker must not keep it busy.
+    const took = performance.now() - asked
     if (options.signal?.aborted) throw options.signal.reason
     if (performance.now() - start >= deadline) {
       const what = typeof options.what === 'function' ? options.what() : options.what
       fail(`waited ${deadline} ms in vain for ${what}`)
     }
-    await new Promise((resolve) => setTimeout(resolve, stepMs))
+    await new Promise((resolve) => setTimeout(resolve, Math.min(longest, shortest + 2 * took)))
   }
 }
 

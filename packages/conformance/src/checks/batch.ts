@@ -1,7 +1,18 @@
 import type { SubscribeBatchOptions } from '@longshore/core'
 import { check } from '../check.js'
 import { ensure, same } from '../expect.js'
+import type { Entry } from '../ledger.js'
 import { entries, numbered, publishAll, quickRetry } from './shared.js'
+
+const twice = { ...quickRetry, attempts: 2 }
+
+/** A handler that counts what it gets and fails all of it. */
+function failing(times: Map<number, number>) {
+  return (payloads: readonly Entry[]) => {
+    for (const { n } of payloads) times.set(n, (times.get(n) ?? 0) + 1)
+    throw new Error('the whole batch')
+  }
+}
 
 export const batch = [
   check({
@@ -109,18 +120,28 @@ export const batch = [
     ref: 45,
     noLoss: true,
     needs: { capabilities: ['deadLetters'] },
-    async otherwise() {},
+    async otherwise(ctx) {
+      const bus = await ctx.connect()
+      const to = numbered(ctx.topic())
+      const times = new Map<number, number>()
+      let dead = 0
+      ctx.defer(bus.on('dead-lettered', () => dead++))
+      const options = { group: ctx.group(), batchSize: 4, batchWait: 50, retry: twice }
+      await bus.subscribeBatch(to, options, failing(times))
+      same(await publishAll(bus, to, entries(8)), [], 'failed publishes')
+      await ctx.until(
+        () => dead >= 8,
+        () => `8 dead letters; there were ${dead}, times are ${[...times]}`,
+      )
+      same([...times.values()], Array(8).fill(2), 'attempts')
+    },
     async run(ctx) {
       const bus = await ctx.connect()
       const to = numbered(ctx.topic())
       const group = ctx.group()
       const times = new Map<number, number>()
-      const retry = { ...quickRetry, attempts: 2 }
-      const options = { group, batchSize: 4, batchWait: 50, retry }
-      await bus.subscribeBatch(to, options, (payloads) => {
-        for (const { n } of payloads) times.set(n, (times.get(n) ?? 0) + 1)
-        throw new Error('the whole batch')
-      })
+      const options = { group, batchSize: 4, batchWait: 50, retry: twice }
+      await bus.subscribeBatch(to, options, failing(times))
       same(await publishAll(bus, to, entries(8)), [], 'failed publishes')
       const letters = bus.deadLetters(to.name, group)
       await ctx.until(

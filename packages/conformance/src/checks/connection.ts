@@ -299,8 +299,8 @@ export const connection = [
           failures.push(codeOf(error))
         }
       }
-      const lanes = Array.from({ length: 10 }, async (_, lane) => {
-        for (const entry of entries(10, 'k', `p${lane}`)) await publishOne(entry)
+      const lanes = Array.from({ length: 20 }, async (_, lane) => {
+        for (const entry of entries(4, 'k', `p${lane}`)) await publishOne(entry)
       })
       await ctx.within(Promise.all(lanes), 'all publishes to end', 180_000)
       const wrong = failures.filter((code) => code !== 'LONGSHORE_OUTCOME_UNKNOWN')

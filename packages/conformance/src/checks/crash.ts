@@ -81,11 +81,8 @@ export const crash = [
       'Unsettled past its lease, a delivery of a hanging consumer goes to an heir; the late ack is fenced',
     area: 'settle',
     ref: 27,
-    noLoss: true,
     timeoutMs: 60_000,
     needs: { capabilities: ['lease'] },
-    // Without leases the broker must find out by the connection, and other checks see to that.
-    async otherwise() {},
     async run(ctx) {
       const to = numbered(ctx.topic())
       const group = ctx.group()
@@ -123,11 +120,8 @@ export const crash = [
     title: 'A message that kills its process is dead-lettered after N deliveries',
     area: 'settle',
     ref: 32,
-    noLoss: true,
     timeoutMs: 90_000,
     needs: { capabilities: ['deliveryCount', 'deadLetters'], anyHook: ['program', 'crash'] },
-    // Without a count of deliveries it comes again and again, which loses nothing.
-    async otherwise() {},
     async run(ctx) {
       const to = numbered(ctx.topic())
       const group = ctx.group()

@@ -155,7 +155,20 @@ export const deadletters = [
     ref: 30,
     noLoss: true,
     needs: { capabilities: ['deadLetters'] },
-    async otherwise() {},
+    async otherwise(ctx) {
+      const bus = await ctx.connect()
+      const name = ctx.topic()
+      const reasons: string[] = []
+      ctx.defer(bus.on('dead-lettered', (event) => reasons.push(event.reason)))
+      const strict = topic<Entry>(name, { schema: numbersFromOne })
+      const { seen, has } = await ctx.collect(bus, strict, { group: ctx.group() })
+      await bus.publish(topic<Entry>(name), entry(0))
+      await bus.publish(topic<Entry>(name), entry(1))
+      await has(1)
+      await ctx.until(() => reasons.length > 0, 'the invalid message to be dead-lettered')
+      same(reasons, ['invalid'], 'reasons')
+      same(seen[0]!.payload.n, 1, 'the message after it')
+    },
     async run(ctx) {
       const bus = await ctx.connect()
       const name = ctx.topic()

@@ -17,6 +17,7 @@ import { outcomes } from './outcomes.js'
 import { park } from './park.js'
 import { publish } from './publish.js'
 import { redrive } from './redrive.js'
+import { retry } from './retry.js'
 import { settle } from './settle.js'
 import { unsupported } from './unsupported.js'
 
@@ -29,6 +30,7 @@ export const checks: readonly Check[] = [
   ...outcomes,
   ...buffer,
   ...settle,
+  ...retry,
   ...crash,
   ...deadletters,
   ...redrive,

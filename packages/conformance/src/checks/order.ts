@@ -6,7 +6,7 @@ import { type Entry, Ledger } from '../ledger.js'
 import { gate } from '../until.js'
 import { numbered, numbersOf, publishAll } from './shared.js'
 
-type Context = Pick<CheckContext, 'connect' | 'collect' | 'topic' | 'group' | 'until' | 'count'>
+type Context = Omit<CheckContext, 'hooks'>
 
 const keys = Array.from({ length: 16 }, (_, i) => `key-${i}`)
 
@@ -41,12 +41,14 @@ function shuffle(entry: Entry): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, (entry.n * 7 + entry.key.length) % 4))
 }
 
-async function inOrder(ctx: Context, members: number): Promise<void> {
+/** @param ordered false where the driver can't: then nothing may be lost all the same */
+async function inOrder(ctx: Context, members: number, ordered = true): Promise<void> {
   const to = numbered(ctx.topic())
   const group = ctx.group()
   const ledger = new Ledger()
   const overlaps = new Overlaps()
-  const options: SubscribeOptions = { group, order: 'key', concurrency: 8 }
+  const order = ordered ? 'key' : 'none'
+  const options: SubscribeOptions = { group, order, concurrency: 8 }
   for (let i = 0; i < members; i++) {
     const bus = await ctx.connect()
     await ctx.collect(bus, to, options, (entry) => {
@@ -63,12 +65,135 @@ async function inOrder(ctx: Context, members: number): Promise<void> {
     () => `all messages; ${JSON.stringify(ledger.counts())}`,
     30_000,
   )
-  ctx.count({ ...ledger.verify({ order: true, duplicates: 0 }), overlaps: overlaps.found })
-  same(overlaps.found, 0, 'times that two handlers of one key ran at once')
+  ctx.count({ ...ledger.verify({ order: ordered, duplicates: 0 }), overlaps: overlaps.found })
+  if (ordered) same(overlaps.found, 0, 'times that two handlers of one key ran at once')
 }
 
 async function publishKey(bus: Bus, to: Topic<Entry>, key: string, count: number, from = 0) {
   for (let n = from; n < from + count; n++) await bus.publish(to, { producer: 'p', key, n })
+}
+
+async function skipping(ctx: Context, ordered: boolean): Promise<void> {
+  const to = numbered(ctx.topic())
+  const bus = await ctx.connect()
+  const options: SubscribeOptions = {
+    group: ctx.group(),
+    order: ordered ? 'key' : 'none',
+    ...(ordered ? { onKeyFailure: 'skip' } : {}),
+    concurrency: 4,
+    retry: { attempts: 3, base: 600, factor: 1, jitter: 0 },
+  }
+  const done: number[] = []
+  const { seen } = await ctx.collect(bus, to, options, ({ n }, { attempt }) => {
+    if (n === 0 && attempt === 1) throw new Error('once')
+    done.push(n)
+  })
+  await publishKey(bus, to, 'k', 1)
+  await ctx.until(() => seen.length === 1, 'the first attempt')
+  await publishKey(bus, to, 'k', 4, 1)
+  await ctx.until(
+    () => done.length >= 5,
+    () => `5 messages; done are ${done}`,
+  )
+  if (ordered) same(done, [1, 2, 3, 4, 0], 'done')
+  else same(done.sort(), [0, 1, 2, 3, 4], 'done')
+}
+
+async function comeAndGo(ctx: Context, ordered: boolean): Promise<void> {
+  const to = numbered(ctx.topic())
+  const group = ctx.group()
+  const ledger = new Ledger()
+  const overlaps = new Overlaps()
+  const failures = new Map<string, number>()
+  const retry = { attempts: 20, base: 30, factor: 1, jitter: 0 }
+  const options: SubscribeOptions = {
+    group,
+    order: ordered ? 'key' : 'none',
+    concurrency: 4,
+    retry,
+  }
+  const join = async () => {
+    const bus = await ctx.connect()
+    const { subscription } = await ctx.collect(bus, to, options, (entry) =>
+      overlaps.around(entry.key, async () => {
+        await shuffle(entry)
+        const name = `${entry.key}/${entry.n}`
+        const failed = failures.get(name) ?? 0
+        if (entry.n % 10 === 3 && failed < 2) {
+          failures.set(name, failed + 1)
+          throw new Error('twice')
+        }
+        ledger.see(entry)
+      }),
+    )
+    return subscription
+  }
+  const members = [await join(), await join(), await join()]
+  const publisher = await ctx.connect()
+  const all = Array.from({ length: 320 }, (_, i) => ({
+    producer: 'p',
+    key: keys[i % 8]!,
+    n: Math.floor(i / 8),
+  }))
+  for (const entry of all) ledger.publish(entry)
+  same(await publishAll(publisher, to, all), [], 'failed publishes')
+  for (const entry of all) ledger.confirm(entry)
+  for (const share of [40, 120, 200]) {
+    await ctx.until(
+      () => ledger.counts().seen >= share,
+      () => `${share} handled; ${JSON.stringify(ledger.counts())}`,
+      30_000,
+    )
+    const [leaving] = members.splice(0, 1)
+    const [joined] = await Promise.all([join(), leaving!.close()])
+    members.push(joined)
+  }
+  await ctx.until(
+    () => ledger.missing().length === 0,
+    () => `all messages; ${JSON.stringify(ledger.counts())}`,
+    45_000,
+  )
+  ctx.count({ ...ledger.verify({ order: ordered, duplicates: 0 }), overlaps: overlaps.found })
+  if (ordered) same(overlaps.found, 0, 'times that two handlers of one key ran at once')
+}
+
+async function crashing(ctx: Context, ordered: boolean): Promise<void> {
+  const to = numbered(ctx.topic())
+  const group = ctx.group()
+  const ledger = new Ledger()
+  const victim = await ctx.member({
+    topic: to.name,
+    group,
+    role: 'consume',
+    behaviour: { slow: 15 },
+    options: { order: ordered ? 'key' : 'none', concurrency: 4 },
+  })
+  const publisher = await ctx.connect()
+  const all = Array.from({ length: 160 }, (_, i) => ({
+    producer: 'p',
+    key: keys[i % 8]!,
+    n: Math.floor(i / 8),
+  }))
+  for (const entry of all) ledger.publish(entry)
+  same(await publishAll(publisher, to, all), [], 'failed publishes')
+  for (const entry of all) ledger.confirm(entry)
+  await ctx.until(
+    () => victim.handled.length >= 30,
+    () => `30 handled by the victim; ${victim.handled.length} were ${victim.errors.join()}`,
+    20_000,
+  )
+  await victim.kill()
+  for (const handling of victim.handled) ledger.see(handling)
+  const heir = await ctx.connect()
+  await ctx.collect(heir, to, { group, order: ordered ? 'key' : 'none', concurrency: 4 }, (entry) =>
+    ledger.see(entry),
+  )
+  await ctx.until(
+    () => ledger.missing().length === 0,
+    () => `all messages; ${JSON.stringify(ledger.counts())}`,
+    60_000,
+  )
+  ctx.count(ledger.verify({ order: ordered, duplicates: 8 }))
 }
 
 export const order = [
@@ -80,7 +205,7 @@ export const order = [
     noLoss: true,
     timeoutMs: 60_000,
     needs: { capabilities: ['order'] },
-    async otherwise() {},
+    otherwise: (ctx) => inOrder(ctx, 1, false),
     run: (ctx) => inOrder(ctx, 1),
   }),
 
@@ -92,7 +217,7 @@ export const order = [
     noLoss: true,
     timeoutMs: 90_000,
     needs: { capabilities: ['order across members'] },
-    async otherwise() {},
+    otherwise: (ctx) => inOrder(ctx, 10, false),
     run: (ctx) => inOrder(ctx, 10),
   }),
 
@@ -173,31 +298,8 @@ export const order = [
     ref: 40,
     noLoss: true,
     needs: { capabilities: ['order'] },
-    async otherwise() {},
-    async run(ctx) {
-      const to = numbered(ctx.topic())
-      const bus = await ctx.connect()
-      const options: SubscribeOptions = {
-        group: ctx.group(),
-        order: 'key',
-        onKeyFailure: 'skip',
-        concurrency: 4,
-        retry: { attempts: 3, base: 600, factor: 1, jitter: 0 },
-      }
-      const done: number[] = []
-      const { seen } = await ctx.collect(bus, to, options, ({ n }, { attempt }) => {
-        if (n === 0 && attempt === 1) throw new Error('once')
-        done.push(n)
-      })
-      await publishKey(bus, to, 'k', 1)
-      await ctx.until(() => seen.length === 1, 'the first attempt')
-      await publishKey(bus, to, 'k', 4, 1)
-      await ctx.until(
-        () => done.length >= 5,
-        () => `5 messages; done are ${done}`,
-      )
-      same(done, [1, 2, 3, 4, 0], 'done')
-    },
+    otherwise: (ctx) => skipping(ctx, false),
+    run: (ctx) => skipping(ctx, true),
   }),
 
   check({
@@ -244,59 +346,8 @@ export const order = [
     noLoss: true,
     timeoutMs: 90_000,
     needs: { capabilities: ['order across members'] },
-    async otherwise() {},
-    async run(ctx) {
-      const to = numbered(ctx.topic())
-      const group = ctx.group()
-      const ledger = new Ledger()
-      const overlaps = new Overlaps()
-      const failures = new Map<string, number>()
-      const retry = { attempts: 20, base: 30, factor: 1, jitter: 0 }
-      const options: SubscribeOptions = { group, order: 'key', concurrency: 4, retry }
-      const join = async () => {
-        const bus = await ctx.connect()
-        const { subscription } = await ctx.collect(bus, to, options, (entry) =>
-          overlaps.around(entry.key, async () => {
-            await shuffle(entry)
-            const name = `${entry.key}/${entry.n}`
-            const failed = failures.get(name) ?? 0
-            if (entry.n % 10 === 3 && failed < 2) {
-              failures.set(name, failed + 1)
-              throw new Error('twice')
-            }
-            ledger.see(entry)
-          }),
-        )
-        return subscription
-      }
-      const members = [await join(), await join(), await join()]
-      const publisher = await ctx.connect()
-      const all = Array.from({ length: 320 }, (_, i) => ({
-        producer: 'p',
-        key: keys[i % 8]!,
-        n: Math.floor(i / 8),
-      }))
-      for (const entry of all) ledger.publish(entry)
-      same(await publishAll(publisher, to, all), [], 'failed publishes')
-      for (const entry of all) ledger.confirm(entry)
-      for (const share of [40, 120, 200]) {
-        await ctx.until(
-          () => ledger.counts().seen >= share,
-          () => `${share} handled; ${JSON.stringify(ledger.counts())}`,
-          30_000,
-        )
-        const [leaving] = members.splice(0, 1)
-        const [joined] = await Promise.all([join(), leaving!.close()])
-        members.push(joined)
-      }
-      await ctx.until(
-        () => ledger.missing().length === 0,
-        () => `all messages; ${JSON.stringify(ledger.counts())}`,
-        45_000,
-      )
-      ctx.count({ ...ledger.verify({ order: true, duplicates: 0 }), overlaps: overlaps.found })
-      same(overlaps.found, 0, 'times that two handlers of one key ran at once')
-    },
+    otherwise: (ctx) => comeAndGo(ctx, false),
+    run: (ctx) => comeAndGo(ctx, true),
   }),
 
   check({
@@ -307,44 +358,7 @@ export const order = [
     noLoss: true,
     timeoutMs: 90_000,
     needs: { capabilities: ['order across members'], anyHook: ['program', 'crash'] },
-    async otherwise() {},
-    async run(ctx) {
-      const to = numbered(ctx.topic())
-      const group = ctx.group()
-      const ledger = new Ledger()
-      const victim = await ctx.member({
-        topic: to.name,
-        group,
-        role: 'consume',
-        behaviour: { slow: 15 },
-        options: { order: 'key', concurrency: 4 },
-      })
-      const publisher = await ctx.connect()
-      const all = Array.from({ length: 160 }, (_, i) => ({
-        producer: 'p',
-        key: keys[i % 8]!,
-        n: Math.floor(i / 8),
-      }))
-      for (const entry of all) ledger.publish(entry)
-      same(await publishAll(publisher, to, all), [], 'failed publishes')
-      for (const entry of all) ledger.confirm(entry)
-      await ctx.until(
-        () => victim.handled.length >= 30,
-        () => `30 handled by the victim; ${victim.handled.length} were ${victim.errors.join()}`,
-        20_000,
-      )
-      await victim.kill()
-      for (const handling of victim.handled) ledger.see(handling)
-      const heir = await ctx.connect()
-      await ctx.collect(heir, to, { group, order: 'key', concurrency: 4 }, (entry) =>
-        ledger.see(entry),
-      )
-      await ctx.until(
-        () => ledger.missing().length === 0,
-        () => `all messages; ${JSON.stringify(ledger.counts())}`,
-        60_000,
-      )
-      ctx.count(ledger.verify({ order: true, duplicates: 8 }))
-    },
+    otherwise: (ctx) => crashing(ctx, false),
+    run: (ctx) => crashing(ctx, true),
   }),
 ]

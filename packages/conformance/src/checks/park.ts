@@ -1,8 +1,26 @@
 import type { SubscribeOptions } from '@longshore/core'
 import { check } from '../check.js'
 import { MemoryCircuits } from '../circuits.js'
-import { ensure, same } from '../expect.js'
+import type { CheckContext } from '../context.js'
+import { ensure, rejects, same } from '../expect.js'
 import { all, numbered, numbersOf, quickRetry } from './shared.js'
+
+/** Where the driver can't park it must refuse to, for else it would have to drop or to block. */
+async function refused(ctx: CheckContext): Promise<void> {
+  const { order, circuits } = ctx.capabilities
+  if (order !== 'none' && circuits) ctx.skip('parked messages can not be looked at')
+  const bus = await ctx.connect()
+  await rejects(
+    () =>
+      bus.subscribe(
+        ctx.topic(),
+        { group: ctx.group(), order: 'key', onKeyFailure: 'park' },
+        () => {},
+      ),
+    'LONGSHORE_UNSUPPORTED',
+    "subscribing with 'park'",
+  )
+}
 
 export const park = [
   check({
@@ -13,7 +31,7 @@ export const park = [
     ref: 39,
     noLoss: true,
     needs: { capabilities: ['order', 'deadLetters'] },
-    async otherwise() {},
+    otherwise: refused,
     async run(ctx) {
       const to = numbered(ctx.topic())
       const group = ctx.group()
@@ -87,7 +105,7 @@ export const park = [
     ref: 39,
     noLoss: true,
     needs: { capabilities: ['order across members', 'deadLetters', 'circuits'] },
-    async otherwise() {},
+    otherwise: refused,
     async run(ctx) {
       const to = numbered(ctx.topic())
       const group = ctx.group()
