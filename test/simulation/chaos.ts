@@ -72,7 +72,9 @@ export class Chaos {
   /** Runs the effect of a call, perhaps not at once, perhaps not, perhaps without the caller learning of it. */
   around<T>(point: Point, victim: Victim, effect: () => T | Promise<T>): T | Promise<T> {
     if (!this.strikes()) return effect()
-    const mishap = this.random.weighted(mishaps)
+    const drawn = this.random.weighted(mishaps)
+    // A hand-back that failed has not happened: the contract says so, and the runtime goes on with the deliveries.
+    const mishap = point === 'release' && drawn === 'throw-after' ? 'throw-before' : drawn
     this.trace.add(`chaos ${mishap} at ${point} of ${victim.name}`)
     if (mishap === 'throw-before' && mayThrow.has(point) && this.random.chance(0.5)) {
       throw new Error(`chaos at ${point}`)
