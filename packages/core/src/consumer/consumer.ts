@@ -409,8 +409,8 @@ export class Consumer implements Subscription, ContextHost {
       return false
     }
     this.#countFailure(context, error)
-    // It is somebody else's now: not our failure to count.
-    if (context.revoked) return false
+    // It is somebody else's now: there is nothing to settle.
+    if (context.revoked) return this.#settler.lose(context)
     const { customDeadLetter, customRetry, retry } = this.settings
     if (customDeadLetter !== undefined) return this.#bury(context, error, 'escaped')
     if (context.trial)

@@ -160,6 +160,12 @@ export class Settler {
     return []
   }
 
+  /** It was taken away, and whoever had it is done with it. */
+  lose(context: Context): false {
+    this.#settled(context, false)
+    return false
+  }
+
   #settled(context: Context, taken: boolean): boolean {
     context.settlement = taken ? 'settled' : 'lost'
     context.onSettled?.()
