@@ -66,6 +66,7 @@ if (inCi && unexpected.length > 0) {
   )
   failed += unexpected.length
 }
+if (interrupted.signal.aborted) console.log('interrupted')
 // Whatever else made vitest fail (no test found, a wrong argument, a crash) counts once.
 if (code !== 0 && failed === 0) failed = 1
 console.log(`${summary.passed} passed, ${failed} failed, ${summary.skipped} skipped`)
