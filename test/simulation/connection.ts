@@ -227,6 +227,7 @@ export class Connection implements Victim, Driver {
       open: async (topic, group, key, reason) =>
         this.around('circuit', () => {
           changed(topic, group, key, true)
+          if (this.world.flaw?.forgetsCircuits) return
           return circuits.open(topic, group, key, reason)
         }),
       close: async (topic, group, key) =>
@@ -243,9 +244,11 @@ export class Connection implements Victim, Driver {
       browse: (topic, group) => access.browse(topic, group),
       discard: (topic, group, selection) => access.discard(topic, group, selection),
       redrive: (topic, group, selection) => {
-        const { broker, ledger } = this.world
+        const { broker, ledger, flaw } = this.world
         const letters = () => broker.topics.get(topic)?.group(group)?.deadLetters ?? []
         const before = [...letters()]
+        const target = broker.topics.get(topic)?.group(group)
+        if (target !== undefined) flaw?.redriving?.(target)
         const redriving = access.redrive(topic, group, selection)
         const after = new Set(letters())
         for (const letter of before) {

@@ -8,6 +8,7 @@ import type {
   SubscriptionSpec,
 } from '@longshore/core/driver'
 import type { MemoryDriver } from '../../packages/core/src/memory/driver.js'
+import type { MemoryGroup } from '../../packages/core/src/memory/group.js'
 
 /** A mistake, put between the memory driver and what observes it: the simulation must notice it. */
 export interface Flaw {
@@ -21,6 +22,10 @@ export interface Flaw {
     settle: (failure?: PublishFailure) => void,
   ): boolean
   crashing?(inner: MemoryDriver): void
+  /** Instead of telling the store that a circuit is open. */
+  readonly forgetsCircuits?: boolean
+  /** Called before each redrive. */
+  redriving?(group: MemoryGroup): void
   /** The handler's side is wrong: acks before it has run. */
   readonly acksFirst?: boolean
 }
@@ -91,7 +96,7 @@ export const flaws = {
     })),
   },
   'ignores the order of keys': {
-    caughtBy: ['order', 'overlap', 'park'],
+    caughtBy: ['order', 'overlap', 'park', 'redrive-order'],
     subscribe: (inner, spec, sink) => passesRetries(inner, { ...spec, order: 'none' }, sink),
   },
   'lets the next of a key pass a retry': {
@@ -184,6 +189,14 @@ export const flaws = {
   'sends more than was asked for': {
     caughtBy: ['window'],
     subscribe: (inner, spec, sink) => inner.subscribe({ ...spec, window: spec.window + 3 }, sink),
+  },
+  'forgets that a circuit is open': {
+    caughtBy: ['park'],
+    forgetsCircuits: true,
+  },
+  'redrives the last first': {
+    caughtBy: ['redrive-order'],
+    redriving: (group) => void (group.deadLetters as unknown[]).reverse(),
   },
   'a consumer that acks first': {
     caughtBy: ['ack-early'],

@@ -19,6 +19,8 @@ export interface Fate {
   held: number
   acks: number
   dead: number
+  /** Its place among the redriven, until it runs. */
+  redriven: number | undefined
   everDead: boolean
   everFailed: boolean
   /** How often a delivery was taken away: that many repeats are allowed. */
@@ -31,6 +33,7 @@ export interface GroupRecord {
   readonly plan: GroupPlan
   readonly fates: Fate[]
   readonly lastOfKey: Map<string, number>
+  readonly lastRedriven: Map<string, number>
   readonly circuits: Map<string, number>
   /** Runs by key that are not over, for groups that keep the order. */
   readonly active: Map<string, Set<Run>>
@@ -119,7 +122,14 @@ export class Ledger {
   created(plan: GroupPlan): GroupRecord {
     let group = this.groups.get(plan.id)
     if (group !== undefined) return group
-    group = { plan, fates: [], lastOfKey: new Map(), circuits: new Map(), active: new Map() }
+    group = {
+      plan,
+      fates: [],
+      lastOfKey: new Map(),
+      lastRedriven: new Map(),
+      circuits: new Map(),
+      active: new Map(),
+    }
     this.groups.set(plan.id, group)
     if (plan.from === 'earliest') {
       const past = this.#log.filter(({ topic }) => topic === plan.topic)
@@ -137,6 +147,7 @@ export class Ledger {
         held: 0,
         acks: 0,
         dead: 0,
+        redriven: undefined,
         everDead: false,
         everFailed: false,
         taken: 0,
@@ -257,6 +268,7 @@ export class Ledger {
     this.#gone(held, 'dead')
     this.counts.dead++
     held.fate.dead++
+    held.fate.redriven = undefined
     held.fate.everDead = true
   }
 
@@ -287,6 +299,8 @@ export class Ledger {
   redriven(group: GroupRecord, n: number): void {
     const fate = this.fate(group, n)
     fate.dead--
+    // Of several copies nobody can tell which is which.
+    if (this.sent[n]?.copies === 1) fate.redriven = this.#order++
     this.counts.redriven++
     fate.waiting.push(fresh)
   }

@@ -91,6 +91,9 @@ export interface Plan {
   readonly groups: readonly GroupPlan[]
   readonly publishers: number
   readonly deadline: number
+  readonly buffer:
+    | { readonly max: number; readonly policy: 'block' | 'drop-oldest' | 'drop-newest' }
+    | undefined
   /** In the order of their times. */
   readonly actions: readonly (Action & { readonly at: number })[]
   /** When the faults stop. */
@@ -163,6 +166,12 @@ export function makePlan(seed: number): Plan {
     groups,
     publishers,
     deadline: random.int(500, 5000),
+    buffer: random.chance(0.2)
+      ? {
+          max: random.int(1, 6),
+          policy: random.pick(['block', 'drop-oldest', 'drop-newest'] as const),
+        }
+      : undefined,
     actions,
     endsAt,
   }

@@ -54,7 +54,10 @@ export function begin(ledger: Ledger, held: Held, context: unknown, attempt: num
   if (plan.onKeyFailure === 'park' && ledger.circuitState(group, held.key) === 'open') {
     ledger.fail('park', `${describe(run)}: the circuit of its key is open`)
   }
-  if (plan.order === 'key' && held.key !== undefined) enterKey(ledger, run, held.key)
+  if (plan.order === 'key' && held.key !== undefined) {
+    enterKey(ledger, run, held.key)
+    afterRedrive(ledger, run, held.key)
+  }
   member.running++
   return run
 }
@@ -84,11 +87,22 @@ function enterKey(ledger: Ledger, run: Run, key: string): void {
   others.add(run)
 }
 
+/** What was redriven together begins in its old order. */
+function afterRedrive(ledger: Ledger, run: Run, key: string): void {
+  const { fate, member } = run.held
+  const { lastRedriven } = member.group
+  if (fate.redriven === undefined) return
+  if (fate.redriven < (lastRedriven.get(key) ?? -1)) {
+    ledger.fail('redrive-order', `${describe(run)} begins after one that was redriven later`)
+  }
+  lastRedriven.set(key, fate.redriven)
+  fate.redriven = undefined
+}
+
 /** The runtime can't see the end of a loop's body, only that it settles its delivery, or has lost it. */
 function leftBehind({ held, explicit }: Run): boolean {
-  return (
-    held.member.group.plan.mode === 'consume' && (explicit !== undefined || held.state !== 'held')
-  )
+  const { mode } = held.member.group.plan
+  return mode === 'consume' && (explicit !== undefined || held.state !== 'held')
 }
 
 /** A chain has ended. */

@@ -23,6 +23,9 @@ import {
 import { Random } from './random.js'
 import { Trace } from './trace.js'
 
+/** What closing may take beyond its timeout: leaving and saying goodbye, each perhaps slowly. */
+const slackMs = 6000
+
 /** A member of a group: a process of its own, with one subscription. */
 export interface Consuming {
   readonly connection: Connection
@@ -116,7 +119,10 @@ export class Simulation implements World {
       clock: this.clock,
       logger: silentLogger,
       connectTimeout: 600_000,
-      publish: { deadline: this.plan.deadline },
+      publish: {
+        deadline: this.plan.deadline,
+        ...(this.plan.buffer === undefined ? {} : { buffer: this.plan.buffer }),
+      },
     }).then((bus) => {
       connection.bus = bus
       return bus
@@ -312,12 +318,16 @@ export class Simulation implements World {
   #end(connection: Connection, timeout: number): void {
     connection.closing = true
     this.trace.add(`closing ${connection.name} within ${timeout} ms`)
-    const { ledger, plan } = this
+    const { ledger, plan, clock } = this
+    const begun = clock.now()
     this.track(
       connection.bus!.close({ timeout }).then(({ drained, abandoned }) => {
         this.trace.add(
           `closed ${connection.name}: ${drained ? 'drained' : `${abandoned} abandoned`}`,
         )
+        if (clock.now() > begun + timeout + slackMs) {
+          ledger.fail('close', `${connection.name} took ${clock.now() - begun} ms, not ${timeout}`)
+        }
         if (drained || connection.dead) return
         if (timeout < patientMs) return
         if (plan.weather === 'calm' || this.ending) {
