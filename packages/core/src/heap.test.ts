@@ -10,7 +10,7 @@ describe('Heap', () => {
       fc.record({ remove: fc.integer({ min: 1, max: 7 }) }),
     )
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
         const heap = new Heap<number>((a, b) => a < b)
         let model: number[] = []
         for (const each of steps) {

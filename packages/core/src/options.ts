@@ -16,6 +16,13 @@ export function checkOptions(where: string, given: object, known: readonly strin
   }
 }
 
+/** Whether all names are options, without building a message about it: for hot paths. */
+export function areKnown(given: object, known: readonly string[]): boolean {
+  if (given === null || typeof given !== 'object') return false
+  for (const name in given) if (!known.includes(name)) return false
+  return true
+}
+
 /** The known name with the smallest edit distance, if it is small enough to be a slip. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   let best: string | undefined

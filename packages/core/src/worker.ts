@@ -21,9 +21,13 @@ export interface WorkerOptions {
   readonly logger?: Logger
 }
 
+/** A second signal within so many milliseconds is the same one: a terminal and npm both pass Ctrl-C on. */
+const repeatMs = 500
+
 /**
  * Runs a worker until the process is told to end, then drains it. Resolves (with `exit: false`) to whether all was drained
- * in time. A second signal ends the process at once, with code 1. Handler errors never get here: they are the
+ * in time. A second signal, half a second later or more, ends the process at
+ * once, with code 1. Handler errors never get here: they are the
  * subscriptions'. If `start` fails, its error is thrown on.
  */
 export async function runWorker(
@@ -37,13 +41,14 @@ export async function runWorker(
   const asked = new Promise<string>((resolve) => {
     told = resolve
   })
-  let signalled = false
+  let signalledAt: number | undefined
   const onSignal = (name: NodeJS.Signals) => {
-    if (signalled) {
+    if (signalledAt !== undefined) {
+      if (performance.now() - signalledAt < repeatMs) return
       logger.warn(`${name} again: ending without draining`)
       process.exit(1)
     }
-    signalled = true
+    signalledAt = performance.now()
     told(name)
   }
   const onAbort = () => told('aborted')

@@ -123,6 +123,35 @@ describe('what drivers may do', () => {
     }
   })
 
+  it('say yes to everything: all the same they are asked to settle once', async () => {
+    for (const orderedRetry of ['broker', 'process'] as const) {
+      const yes = async () => true
+      const it = await scripted({ ack: yes, retry: yes, deadLetter: yes }, { orderedRetry })
+      const results: boolean[][] = []
+      const subscribed = { ...options, order: 'key', concurrency: 3 } as const
+      await it.bus.subscribe('orders', subscribed, async (first, context) => {
+        const step = { ack: () => context.ack(), retry: () => context.retry('1h') }
+        const settle = first === 'dead' ? () => context.deadLetter() : step[first as 'ack']
+        results.push([
+          await settle(),
+          await context.ack(),
+          await context.retry('1h'),
+          await context.deadLetter(),
+        ])
+        throw new Error('and then it fails')
+      })
+      for (const first of ['ack', 'retry', 'dead'])
+        await it.bus.publish('orders', first, { key: first })
+      await it.clock.advance(100)
+      expect(results).toEqual(Array(3).fill([true, false, false, false]))
+      const settled = it.calls.filter((call) => ['ack', 'retry', 'deadLetter'].includes(call))
+      expect(settled.sort()).toEqual(
+        orderedRetry === 'broker' ? ['ack', 'deadLetter', 'retry'] : ['ack', 'deadLetter'],
+      )
+      await close(it)
+    }
+  })
+
   it('fail to ack, at once or later: it is tried again until it succeeds, told each time', async () => {
     for (const how of ['throw', 'reject'] as const) {
       let failures = 3

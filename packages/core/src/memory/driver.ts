@@ -13,6 +13,7 @@ import type {
   SubscriptionSpec,
 } from '../driver.js'
 import { ClosedError, ConnectionError, RejectedError } from '../errors.js'
+import { Breather } from './breather.js'
 import type { MemoryBroker } from './broker.js'
 import { Member } from './member.js'
 import type { MemoryOptions } from './options.js'
@@ -39,6 +40,9 @@ export class MemoryDriver implements Driver, MemoryConnection {
   connected = true
   crashed = false
   #closed = false
+  /** Publishes that wait for the process to breathe, in order. */
+  readonly #late: (() => void)[] = []
+  readonly #breather: Breather
   #anchor: Timer | undefined
   #reconnect: Timer | undefined
 
@@ -47,11 +51,25 @@ export class MemoryDriver implements Driver, MemoryConnection {
     private readonly config: DriverConfig<MemoryOptions>,
   ) {
     this.clock = config.clock
+    this.#breather = new Breather(config.clock)
     this.capabilities = capabilitiesOf(broker.options, config.autoCreate)
     broker.connections.add(this)
   }
 
   publish(batch: readonly OutgoingMessage[], settle: PublishSettle): void {
+    if (this.#late.length > 0 || this.#breather.due()) {
+      this.#late.push(() => this.#publish(batch, settle))
+      if (this.#late.length === 1) setImmediate(this.#catchUp)
+      return
+    }
+    this.#publish(batch, settle)
+  }
+
+  readonly #catchUp = (): void => {
+    for (const publish of this.#late.splice(0)) publish()
+  }
+
+  #publish(batch: readonly OutgoingMessage[], settle: PublishSettle): void {
     if (this.crashed) return
     for (let i = 0; i < batch.length; i++) this.#publishOne(batch[i]!, i, settle)
   }

@@ -5,6 +5,7 @@ import type { RetryRequest } from '../driver.js'
 import { ConflictError } from '../errors.js'
 import { Heap } from '../heap.js'
 import type { WireMessage } from '../message.js'
+import { Breather } from './breather.js'
 import { MemoryDelivery } from './delivery.js'
 import type { Member } from './member.js'
 import { KeyQueue, PlainQueue, type ReadyQueue } from './queues.js'
@@ -24,6 +25,7 @@ export class MemoryGroup {
     (a, b) => a.due - b.due < 0 || (a.due === b.due && a.rank < b.rank),
   )
   #ready: ReadyQueue
+  readonly #breather: Breather
   #dead: StoredDeadLetter[] = []
   #nextSeq = 0
   #nextMember = 0
@@ -39,6 +41,7 @@ export class MemoryGroup {
     private readonly partitions: number,
   ) {
     this.#ready = this.#newQueue()
+    this.#breather = new Breather(clock)
   }
 
   #newQueue(): ReadyQueue {
@@ -166,7 +169,8 @@ export class MemoryGroup {
   schedule(): void {
     if (this.#scheduled) return
     this.#scheduled = true
-    void ready.then(this.#dispatch)
+    if (this.#breather.due()) setImmediate(this.#dispatch)
+    else void ready.then(this.#dispatch)
   }
 
   readonly #dispatch = (): void => {

@@ -354,12 +354,12 @@ describe('publishing: outcomes and order', () => {
     await bus.close()
   })
 
-  it('wraps a raw error of the driver once', async () => {
+  it('makes a RejectedError, with the id, of a raw error with which the driver refuses', async () => {
     const cause = new Error('raw')
     const { bus } = await busOn((_, settle) => settle(0, { outcome: 'rejected', error: cause }))
     await expect(bus.publish('orders', 1)).rejects.toMatchObject({
-      code: 'LONGSHORE_DRIVER',
-      message: "publishing to 'orders': raw",
+      code: 'LONGSHORE_REJECTED',
+      message: expect.stringMatching(/ for 'orders' was refused: raw$/),
       cause,
     })
     await bus.close()

@@ -6,13 +6,13 @@ import {
   AbortedError,
   ClosedError,
   DroppedError,
-  type LongshoreError,
+  LongshoreError,
   NotSentError,
   OptionError,
   OutcomeUnknownError,
+  RejectedError,
   SaturatedError,
   toError,
-  wrapDriverError,
 } from '../errors.js'
 import type { EventSources } from '../events.js'
 import type { WireMessage } from '../message.js'
@@ -28,7 +28,8 @@ const longestPause = 1000
 /** For microtasks: cheaper than queueMicrotask, which makes an async resource for each. */
 const ready = Promise.resolve()
 
-type Settle = (outcome: PublishOutcome) => void
+/** Told what became of a message; `index` is what it was added with. */
+export type Settle = (outcome: PublishOutcome, index: number) => void
 
 /** One message on its way out. */
 class Entry implements OutgoingMessage {
@@ -52,10 +53,11 @@ class Entry implements OutgoingMessage {
     /** Whoever waits: a promise's two ends, or one callback for both outcomes. */
     readonly waiter: Settle | ((published: Published) => void),
     readonly reject: ((error: LongshoreError) => void) | undefined,
+    readonly index: number,
   ) {}
 
   tell(outcome: PublishOutcome): void {
-    if (this.reject === undefined) (this.waiter as Settle)(outcome)
+    if (this.reject === undefined) (this.waiter as Settle)(outcome, this.index)
     else if (outcome.status === 'confirmed') this.confirm(outcome.id)
     else this.reject(outcome.error)
   }
@@ -135,13 +137,13 @@ export class Outgoing {
   /** Sends a message; rejects with a typed error if it was not confirmed. */
   send(message: WireMessage, options: SendOptions): Promise<Published> {
     return new Promise((confirmed, failed) => {
-      this.#add(message, options, confirmed, failed)
+      this.#add(message, options, confirmed, failed, 0)
     })
   }
 
   /** The same with a callback, called once. Time counts from the message's timestamp. */
-  add(message: WireMessage, options: SendOptions, settle: Settle): void {
-    this.#add(message, options, settle, undefined)
+  add(message: WireMessage, options: SendOptions, settle: Settle, index = 0): void {
+    this.#add(message, options, settle, undefined, index)
   }
 
   #add(
@@ -149,6 +151,7 @@ export class Outgoing {
     options: SendOptions,
     waiter: Settle | ((published: Published) => void),
     reject: ((error: LongshoreError) => void) | undefined,
+    index: number,
   ): void {
     const { delayMs, priority, ttlMs, signal } = options
     const deadlineAt = message.timestamp + options.deadlineMs
@@ -163,6 +166,7 @@ export class Outgoing {
       signal,
       waiter,
       reject,
+      index,
     )
     if (signal !== undefined) {
       if (signal.aborted) return this.#aborted(entry)
@@ -301,7 +305,16 @@ export class Outgoing {
 
   #rejected(entry: Entry, reason: unknown): void {
     const { id, topic } = entry.message
-    const error = wrapDriverError(reason, `publishing to '${topic}'`)
+    const error =
+      reason instanceof LongshoreError
+        ? reason
+        : new RejectedError(
+            `message ${id} for '${topic}' was refused: ${toError(reason).message}`,
+            id,
+            {
+              cause: reason,
+            },
+          )
     if (!entry.maybeSent) return this.#finish(entry, { status: 'failed', id, error })
     // Only the repeat was refused: the first try may have been taken.
     const unknown = new OutcomeUnknownError(
