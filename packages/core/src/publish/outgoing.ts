@@ -1,21 +1,12 @@
 import type { BufferOptions, Published, PublishOutcome } from '../api.js'
 import { type Clock, random, type Timer } from '../clock.js'
 import { Deque } from '../deque.js'
-import type { Driver, OutgoingMessage, PublishFailure } from '../driver.js'
-import {
-  AbortedError,
-  ClosedError,
-  DroppedError,
-  LongshoreError,
-  NotSentError,
-  OptionError,
-  OutcomeUnknownError,
-  RejectedError,
-  SaturatedError,
-  toError,
-} from '../errors.js'
+import type { Driver, PublishFailure } from '../driver.js'
+import { ClosedError, type LongshoreError, OptionError } from '../errors.js'
 import type { EventSources } from '../events.js'
 import type { WireMessage } from '../message.js'
+import { Entry, type SendOptions, type Settle } from './entry.js'
+import { aborted, dropped, expired, rejected } from './outcomes.js'
 
 /** Messages at the driver, unconfirmed, at most. */
 const windowSize = 4096
@@ -27,53 +18,6 @@ const longestPause = 1000
 
 /** For microtasks: cheaper than queueMicrotask, which makes an async resource for each. */
 const ready = Promise.resolve()
-
-/** Told what became of a message; `index` is what it was added with. */
-export type Settle = (outcome: PublishOutcome, index: number) => void
-
-/** One message on its way out. */
-class Entry implements OutgoingMessage {
-  /** Outside of the buffer, in it, at the driver, or over. */
-  place: 'outside' | 'waiting' | 'underway' | 'done' = 'outside'
-  /** Its place among those at the driver. */
-  slot = -1
-  /** The driver once said that it may have been taken. */
-  maybeSent = false
-  lastError: unknown
-  onAbort: (() => void) | undefined
-
-  constructor(
-    readonly message: WireMessage,
-    readonly delayMs: number,
-    readonly priority: number | undefined,
-    readonly ttlMs: number | undefined,
-    readonly seq: number,
-    readonly deadlineAt: number,
-    readonly signal: AbortSignal | undefined,
-    /** Whoever waits: a promise's two ends, or one callback for both outcomes. */
-    readonly waiter: Settle | ((published: Published) => void),
-    readonly reject: ((error: LongshoreError) => void) | undefined,
-    readonly index: number,
-  ) {}
-
-  tell(outcome: PublishOutcome): void {
-    if (this.reject === undefined) (this.waiter as Settle)(outcome, this.index)
-    else if (outcome.status === 'confirmed') this.confirm(outcome.id)
-    else this.reject(outcome.error)
-  }
-
-  confirm(id: string): void {
-    ;(this.waiter as (published: Published) => void)({ id })
-  }
-}
-
-export interface SendOptions {
-  readonly delayMs: number
-  readonly priority: number | undefined
-  readonly ttlMs: number | undefined
-  readonly deadlineMs: number
-  readonly signal: AbortSignal | undefined
-}
 
 /**
  * The outgoing buffer: bounded, in order, and the one place where a publish is repeated. Whatever fails is put back in its
@@ -169,8 +113,8 @@ export class Outgoing {
       index,
     )
     if (signal !== undefined) {
-      if (signal.aborted) return this.#aborted(entry)
-      entry.onAbort = () => this.#aborted(entry)
+      if (signal.aborted) return this.#finish(entry, aborted(entry))
+      entry.onAbort = () => this.#finish(entry, aborted(entry))
       signal.addEventListener('abort', entry.onAbort, { once: true })
     }
     if (this.#closed) return this.#expire(entry)
@@ -226,19 +170,11 @@ export class Outgoing {
   }
 
   #drop(entry: Entry, policy: 'drop-oldest' | 'drop-newest'): void {
-    const { id, topic } = entry.message
     const full = `the outgoing buffer is full (${this.#size} messages, ${this.#bytes} bytes)`
-    const error =
-      policy === 'drop-newest'
-        ? new SaturatedError(
-            `message ${id} for '${topic}' was not sent: ${full}; slow down, or raise publish.buffer.max`,
-            id,
-          )
-        : new DroppedError(`message ${id} for '${topic}' was dropped for newer ones: ${full}`, id)
     if (this.events.dropped.active) {
       this.events.dropped.emit({ driver: this.driver.name, message: entry.message, policy })
     }
-    this.#finish(entry, { status: 'failed', id, error })
+    this.#finish(entry, dropped(entry, policy, full))
   }
 
   // --- To the driver ---
@@ -293,7 +229,7 @@ export class Outgoing {
       return this.#confirmed(entry)
     }
     const { outcome, error } = failure
-    if (outcome === 'rejected') return this.#rejected(entry, error)
+    if (outcome === 'rejected') return this.#finish(entry, rejected(entry, error))
     entry.lastError = error
     if (outcome === 'unknown') entry.maybeSent = true
     this.#leaveUnderway(entry)
@@ -301,28 +237,6 @@ export class Outgoing {
     if (this.clock.now() >= entry.deadlineAt || this.#closed) return this.#expire(entry)
     this.#returned.push(entry)
     this.#pause ??= this.clock.setTimer(() => this.#resume(), this.#nextPause())
-  }
-
-  #rejected(entry: Entry, reason: unknown): void {
-    const { id, topic } = entry.message
-    const error =
-      reason instanceof LongshoreError
-        ? reason
-        : new RejectedError(
-            `message ${id} for '${topic}' was refused: ${toError(reason).message}`,
-            id,
-            {
-              cause: reason,
-            },
-          )
-    if (!entry.maybeSent) return this.#finish(entry, { status: 'failed', id, error })
-    // Only the repeat was refused: the first try may have been taken.
-    const unknown = new OutcomeUnknownError(
-      `message ${id} for '${topic}' may have been taken; a repeat was refused: ${error.message}`,
-      id,
-      { cause: error },
-    )
-    this.#finish(entry, { status: 'unknown', id, error: unknown })
   }
 
   #nextPause(): number {
@@ -380,26 +294,6 @@ export class Outgoing {
     }
   }
 
-  #aborted(entry: Entry): void {
-    const { id, topic } = entry.message
-    if (entry.place === 'underway' || entry.maybeSent) {
-      const error = new OutcomeUnknownError(
-        `message ${id} for '${topic}': aborted after it was handed to the broker; it may have been taken`,
-        id,
-        { cause: entry.signal?.reason },
-      )
-      return this.#finish(entry, { status: 'unknown', id, error })
-    }
-    const error = new AbortedError(
-      `message ${id} for '${topic}' was aborted; nothing was sent`,
-      id,
-      {
-        cause: entry.signal?.reason,
-      },
-    )
-    this.#finish(entry, { status: 'failed', id, error })
-  }
-
   // --- Deadlines ---
 
   #sweepBy(at: number): void {
@@ -428,24 +322,7 @@ export class Outgoing {
   }
 
   #expire(entry: Entry): void {
-    const { id, topic } = entry.message
-    const because = this.#closed ? 'the bus closed' : 'its deadline passed'
-    const cause = entry.lastError === undefined ? {} : { cause: entry.lastError }
-    const last = entry.lastError === undefined ? '' : `; last: ${toError(entry.lastError).message}`
-    if (entry.place === 'underway' || entry.maybeSent) {
-      const text = `message ${id} for '${topic}': ${because} and the broker may or may not have taken it${last}`
-      return this.#finish(entry, {
-        status: 'unknown',
-        id,
-        error: new OutcomeUnknownError(text, id, cause),
-      })
-    }
-    const error: LongshoreError = new NotSentError(
-      `message ${id} for '${topic}' was not sent: ${because}${last}`,
-      id,
-      cause,
-    )
-    this.#finish(entry, { status: 'failed', id, error })
+    this.#finish(entry, expired(entry, this.#closed ? 'the bus closed' : 'its deadline passed'))
   }
 
   // --- Closing ---

@@ -9,7 +9,7 @@ import { encode, validate } from '../payload.js'
 import { isPromise, type MaybePromise } from '../promise.js'
 import { unsupported } from '../support.js'
 import type { Topic } from '../topic.js'
-import type { SendOptions } from './outgoing.js'
+import type { SendOptions } from './entry.js'
 
 type SharedOptions = Pick<PublishOptions, 'deadline' | 'signal'>
 

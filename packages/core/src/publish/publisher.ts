@@ -17,7 +17,8 @@ import { compose } from '../middleware/compose.js'
 import { areKnown, checkMiddleware, checkOptions } from '../options.js'
 import { isPromise, type MaybePromise } from '../promise.js'
 import type { Topic } from '../topic.js'
-import { Outgoing, type Settle } from './outgoing.js'
+import type { Settle } from './entry.js'
+import { Outgoing } from './outgoing.js'
 import { Preparer } from './prepare.js'
 
 const messageOptions = [
