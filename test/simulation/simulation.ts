@@ -1,14 +1,9 @@
-import {
-  type Bus,
-  type Consumption,
-  connect,
-  type Subscription,
-  silentLogger,
-} from '@longshore/core'
+import { type Bus, connect, silentLogger } from '@longshore/core'
 import { MemoryBroker } from '../../packages/core/src/memory/broker.js'
 import { Chaos } from './chaos.js'
 import { WatchedClock } from './clock.js'
 import { Connection, type World } from './connection.js'
+import { type Consuming, consume } from './consuming.js'
 import type { Flaw } from './flaws.js'
 import { type Payload, textOf, Workload } from './handlers.js'
 import { Ledger } from './ledger.js'
@@ -25,16 +20,6 @@ import { Trace } from './trace.js'
 
 /** What closing may take beyond its timeout: leaving and saying goodbye, each perhaps slowly. */
 const slackMs = 6000
-
-/** A member of a group: a process of its own, with one subscription. */
-export interface Consuming {
-  readonly connection: Connection
-  readonly group: GroupPlan
-  readonly bus: Bus
-  readonly subscription: Subscription | undefined
-  readonly loop: Consumption<Payload> | undefined
-  paused: boolean
-}
 
 /** One run: brokers, members, publishers and mishaps of a seed, in virtual time. */
 export class Simulation implements World {
@@ -356,51 +341,3 @@ export class Simulation implements World {
 }
 
 const textOfError = (error: unknown) => (error instanceof Error ? error.message : String(error))
-
-async function consume(
-  bus: Bus,
-  plan: GroupPlan,
-  workload: Workload,
-  connection: Connection,
-  failed: (error: unknown) => void,
-): Promise<Consuming> {
-  const { attempts, base, factor, max, jitter, immediate, maxDeliveries } = plan
-  const options = {
-    group: plan.name,
-    concurrency: plan.concurrency,
-    order: plan.order,
-    from: plan.from,
-    retry: { attempts, base, factor, max, jitter, immediate, maxDeliveries },
-    deadLetter: { maxStack: 0 },
-    lease: plan.lease,
-    middleware: [workload.watch],
-    ...(plan.order === 'key' ? { onKeyFailure: plan.onKeyFailure } : {}),
-    ...(plan.coolDown === undefined ? {} : { park: { coolDown: plan.coolDown } }),
-    ...(plan.prefetch === undefined ? {} : { prefetch: plan.prefetch }),
-    ...(plan.timeout === undefined ? {} : { timeout: plan.timeout }),
-    ...(plan.killSwitch
-      ? { killSwitch: { failureRate: 0.4, minimum: 5, window: 1000, pause: 200 } }
-      : {}),
-  }
-  const its = { connection, group: plan, bus, paused: false }
-  if (plan.mode === 'single') {
-    const subscription = await bus.subscribe<Payload>(plan.topic, options, workload.handle)
-    return { ...its, subscription, loop: undefined }
-  }
-  if (plan.mode === 'batch') {
-    const { batchSize, batchWait } = plan
-    const batching = { ...options, batchSize, batchWait }
-    const subscription = await bus.subscribeBatch<Payload>(
-      plan.topic,
-      batching,
-      workload.handleBatch,
-    )
-    return { ...its, subscription, loop: undefined }
-  }
-  const loop = bus.consume<Payload>(plan.topic, options)
-  const work = async () => {
-    for await (const delivery of loop) void workload.take(delivery)
-  }
-  work().catch(failed)
-  return { ...its, subscription: undefined, loop }
-}
