@@ -17,7 +17,8 @@ export async function finish(sim: Simulation): Promise<void> {
   sim.ending = true
   if (!broker.running) broker.start()
   for (let round = 0; ; round++) {
-    if (round === 60) return ledger.fail('stuck', `redriving does not come to an end\n${dump(sim)}`)
+    if (round === 300)
+      return ledger.fail('stuck', `redriving does not come to an end\n${dump(sim)}`)
     for (const group of plan.groups) if (sim.living(group).length === 0) sim.join(group)
     const rested = await clock.until(
       () => sim.trace.violation !== undefined || resting(sim),
@@ -83,7 +84,7 @@ function deadLetters(sim: Simulation): string {
   for (const topic of sim.broker.topics.values()) {
     for (const group of topic.groups.values()) {
       const letters = group.deadLetters.map((l) => `${numberOf(l.message)} ${l.failure.reason}`)
-      parts.push(`${topic.name}/${group.name}: ${letters.join(', ')}`)
+      if (letters.length > 0) parts.push(`${topic.name}/${group.name}: ${letters.join(', ')}`)
     }
   }
   return parts.join('\n')
