@@ -71,7 +71,10 @@ export interface Next<Context> {
   again(context: Context): MaybePromise<void>
 }
 
-/** A function around each publish. Call `next` once; it resolves when the broker confirmed. */
+/**
+ * A function around each publish. Call `next` once; it resolves when the broker confirmed. Not calling it fails the publish:
+ * throw to say why.
+ */
 export type PublishMiddleware = (
   context: PublishContext,
   next: Next<PublishContext>,
@@ -124,7 +127,7 @@ export interface ConsumeContext<T = unknown> {
 
 export type Handler<T> = (payload: T, context: ConsumeContext<T>) => MaybePromise<unknown>
 
-/** A function around each attempt. */
+/** A function around each attempt. Not calling `next` means that there is nothing to do: the message is acked. */
 export type ConsumeMiddleware = (
   context: ConsumeContext,
   next: Next<ConsumeContext>,
@@ -307,7 +310,10 @@ export interface DeadLetters {
 /** The open per-key circuits of one group of one topic. */
 export interface Circuits {
   list(): Promise<readonly Circuit[]>
-  /** Closes a key's circuit: its messages flow again. `redrive` first sends its parked ones back, in order. */
+  /**
+   * Closes a key's circuit: its messages flow again. `redrive` also sends its parked ones back, in order; they come before what
+   * waits in the queue where the driver can do both in one step (memory, Postgres), else behind it.
+   */
   close(key: string, options?: { readonly redrive?: boolean }): Promise<boolean>
 }
 

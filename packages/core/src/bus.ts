@@ -218,11 +218,14 @@ export class LongshoreBus implements Bus {
       list: () => store.list(name, group),
       close: async (key, options = {}) => {
         checkOptions('circuits.close', options, ['redrive'])
-        const closed = await store.close(name, group, key)
+        // Asked for in one breath, so that a broker in this process lets nothing of the key slip in between.
+        const closing = store.close(name, group, key)
+        const redriving = options.redrive && this.deadLetters(topic, group).redrive({ key })
+        const closed = await closing
+        await redriving
         if (closed && events.circuit.active) {
           events.circuit.emit({ driver: driver.name, topic: name, group, key, state: 'closed' })
         }
-        if (options.redrive) await this.deadLetters(topic, group).redrive({ key })
         return closed
       },
     }

@@ -197,12 +197,8 @@ export class MemoryDriver implements Driver, MemoryConnection {
         yield* letters
       })()
     },
-    redrive: async (topic, group, selection) => {
-      const target = this.broker.topics.get(topic)?.group(group)
-      const taken = target?.takeDead(selection) ?? []
-      for (const { message } of taken) target?.add(message, 0, Number.POSITIVE_INFINITY)
-      return taken.length
-    },
+    redrive: async (topic, group, selection) =>
+      this.broker.topics.get(topic)?.group(group)?.redrive(selection) ?? 0,
     discard: async (topic, group, selection) =>
       this.broker.topics.get(topic)?.group(group)?.takeDead(selection).length ?? 0,
   }

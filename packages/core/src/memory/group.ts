@@ -18,6 +18,11 @@ interface Waiting {
 
 const ready = Promise.resolve()
 
+/** A dead letter, which keeps its place in the group's order. */
+interface Buried extends StoredDeadLetter {
+  readonly seq: number
+}
+
 /** A group of one topic: its queue, its delayed retries, its dead letters and its members. */
 export class MemoryGroup {
   readonly members: Member[] = []
@@ -26,7 +31,7 @@ export class MemoryGroup {
   )
   #ready: ReadyQueue
   readonly #breather: Breather
-  #dead: StoredDeadLetter[] = []
+  #dead: Buried[] = []
   #nextSeq = 0
   #nextMember = 0
   #scheduled = false
@@ -132,7 +137,7 @@ export class MemoryGroup {
   }
 
   bury(delivery: MemoryDelivery, failure: Failure): void {
-    this.#dead.push({ message: delivery.message, failure })
+    this.#dead.push({ message: delivery.message, failure, seq: delivery.seq })
     this.settled(delivery)
   }
 
@@ -141,9 +146,9 @@ export class MemoryGroup {
   }
 
   /** Takes the selected dead letters out, oldest first. */
-  takeDead(selection: DeadLetterSelection): StoredDeadLetter[] {
-    const taken: StoredDeadLetter[] = []
-    const kept: StoredDeadLetter[] = []
+  takeDead(selection: DeadLetterSelection): Buried[] {
+    const taken: Buried[] = []
+    const kept: Buried[] = []
     const limit = selection.limit ?? Number.POSITIVE_INFINITY
     for (const letter of this.#dead) {
       const wanted =
@@ -155,6 +160,17 @@ export class MemoryGroup {
     }
     this.#dead = kept
     return taken
+  }
+
+  /** Sends the selected dead letters back, each to its old place: before what came later. */
+  redrive(selection: DeadLetterSelection): number {
+    const taken = this.takeDead(selection)
+    for (const { message, seq } of taken) {
+      const forever = Number.POSITIVE_INFINITY
+      this.#ready.restore(new MemoryDelivery(message, seq, 1, 1, undefined, 0, forever))
+    }
+    if (taken.length > 0) this.schedule()
+    return taken.length
   }
 
   clear(): void {

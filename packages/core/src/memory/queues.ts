@@ -9,6 +9,8 @@ export interface ReadyQueue {
   push(delivery: MemoryDelivery): void
   /** Back to its old place. */
   putBack(delivery: MemoryDelivery, heldUntil: number): void
+  /** Puts a new delivery of an old message where its number belongs; what is held stays so. */
+  restore(delivery: MemoryDelivery): void
   /** Lets go of what was held until now. */
   wake(now: number): void
   /** The next delivery for this member; undefined if there is none for it now. */
@@ -39,6 +41,10 @@ export class PlainQueue implements ReadyQueue {
   push(delivery: MemoryDelivery): void {
     this.#level(delivery.priority).push(delivery)
     this.size++
+  }
+
+  restore(delivery: MemoryDelivery): void {
+    this.putBack(delivery)
   }
 
   putBack(delivery: MemoryDelivery): void {
@@ -128,6 +134,13 @@ export class KeyQueue implements ReadyQueue {
   push(delivery: MemoryDelivery): void {
     const lane = this.#laneOf(delivery)
     lane.waiting.push(delivery)
+    this.size++
+    this.#place(lane)
+  }
+
+  restore(delivery: MemoryDelivery): void {
+    const lane = this.#laneOf(delivery)
+    insert(lane.waiting, delivery)
     this.size++
     this.#place(lane)
   }

@@ -10,7 +10,7 @@ import type {
 import type { Clock } from '../clock.js'
 import type { Driver } from '../driver.js'
 import { type Duration, toMs } from '../duration.js'
-import { OptionError, wrapDriverError } from '../errors.js'
+import { LongshoreError, MiddlewareError, OptionError, toError } from '../errors.js'
 import type { EventSources } from '../events.js'
 import { newId } from '../message.js'
 import { compose } from '../middleware/compose.js'
@@ -225,7 +225,12 @@ export class Publisher {
 }
 
 function failed(thrown: unknown, id: string): PublishOutcome {
-  const error = wrapDriverError(thrown, 'publishing')
+  const error =
+    thrown instanceof LongshoreError
+      ? thrown
+      : new MiddlewareError(`a publish middleware threw: ${toError(thrown).message}`, {
+          cause: thrown,
+        })
   const status = error.code === 'LONGSHORE_OUTCOME_UNKNOWN' ? 'unknown' : 'failed'
   return { status, id, error }
 }
