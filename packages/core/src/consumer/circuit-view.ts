@@ -42,21 +42,33 @@ export class CircuitView {
     return this.clock.now() - openedAt >= this.coolDownMs ? 'half-open' : 'open'
   }
 
-  // The own view changes before the store is asked, as what `watch` tells meanwhile is newer.
+  // The own view changes before the store is asked, as what `watch` tells meanwhile is newer; a failure takes it back.
 
   async open(key: string, reason: string): Promise<void> {
-    this.#open.set(key, this.clock.now())
-    await this.store.open(this.topic, this.group, key, reason)
+    const before = this.#open.get(key)
+    const openedAt = this.clock.now()
+    this.#open.set(key, openedAt)
+    try {
+      await this.store.open(this.topic, this.group, key, reason)
+    } catch (error) {
+      if (this.#open.get(key) === openedAt) this.#restore(key, before)
+      throw error
+    }
   }
 
   async close(key: string): Promise<void> {
-    const openedAt = this.#open.get(key)
+    const before = this.#open.get(key)
     this.#open.delete(key)
     try {
       await this.store.close(this.topic, this.group, key)
     } catch (error) {
-      if (openedAt !== undefined && !this.#open.has(key)) this.#open.set(key, openedAt)
+      if (!this.#open.has(key)) this.#restore(key, before)
       throw error
     }
+  }
+
+  #restore(key: string, openedAt: number | undefined): void {
+    if (openedAt === undefined) this.#open.delete(key)
+    else this.#open.set(key, openedAt)
   }
 }
