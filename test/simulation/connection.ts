@@ -251,11 +251,12 @@ export class Connection implements Victim, Driver {
         if (target !== undefined) flaw?.redriving?.(target)
         const redriving = access.redrive(topic, group, selection)
         const after = new Set(letters())
+        const batch = ledger.redrives++
         for (const letter of before) {
           if (after.has(letter)) continue
           const n = numberOf(letter.message)
           ledger.trace.add(`redriven #${n} in ${topic}/${group}, was '${letter.failure.reason}'`)
-          ledger.redriven(ledger.groups.get(`${topic}/${group}`)!, n)
+          ledger.redriven(ledger.groups.get(`${topic}/${group}`)!, n, batch)
         }
         return redriving
       },

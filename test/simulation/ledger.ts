@@ -19,7 +19,7 @@ export interface Fate {
   held: number
   acks: number
   dead: number
-  /** Its place among the redriven, until it runs. */
+  /** The redrive that sent it back, until it runs. */
   redriven: number | undefined
   everDead: boolean
   everFailed: boolean
@@ -33,7 +33,7 @@ export interface GroupRecord {
   readonly plan: GroupPlan
   readonly fates: Fate[]
   readonly lastOfKey: Map<string, number>
-  readonly lastRedriven: Map<string, number>
+  readonly lastRedriven: Map<string, { readonly batch: number; readonly order: number }>
   readonly circuits: Map<string, number>
   /** Runs by key that are not over, for groups that keep the order. */
   readonly active: Map<string, Set<Run>>
@@ -102,6 +102,7 @@ export class Ledger {
     revoked: 0,
     faults: 0,
   }
+  redrives = 0
   #order = 0
   /** All that topics took, in order. */
   readonly #log: MessagePlan[] = []
@@ -296,11 +297,11 @@ export class Ledger {
     }
   }
 
-  redriven(group: GroupRecord, n: number): void {
+  redriven(group: GroupRecord, n: number, batch: number): void {
     const fate = this.fate(group, n)
     fate.dead--
     // Of several copies nobody can tell which is which.
-    if (this.sent[n]?.copies === 1) fate.redriven = this.#order++
+    if (this.sent[n]?.copies === 1) fate.redriven = batch
     this.counts.redriven++
     fate.waiting.push(fresh)
   }

@@ -90,13 +90,16 @@ function enterKey(ledger: Ledger, run: Run, key: string): void {
 /** What was redriven together begins in its old order. */
 function afterRedrive(ledger: Ledger, run: Run, key: string): void {
   const { fate, member } = run.held
-  const { lastRedriven } = member.group
-  if (fate.redriven === undefined) return
-  if (fate.redriven < (lastRedriven.get(key) ?? -1)) {
-    ledger.fail('redrive-order', `${describe(run)} begins after one that was redriven later`)
-  }
-  lastRedriven.set(key, fate.redriven)
+  const { lastRedriven, plan } = member.group
+  const { redriven: batch, order } = fate
   fate.redriven = undefined
+  // With `skip`, failing gave it a new place.
+  if (batch === undefined || plan.onKeyFailure === 'skip') return
+  const last = lastRedriven.get(key)
+  if (last?.batch === batch && order < last.order) {
+    ledger.fail('redrive-order', `${describe(run)} begins after a later one of the same redrive`)
+  }
+  lastRedriven.set(key, { batch, order })
 }
 
 /** The runtime can't see the end of a loop's body, only that it settles its delivery, or has lost it. */
