@@ -5,6 +5,8 @@ import type { Clock } from '../clock.js'
 export class CircuitView {
   /** Key to the time, by this process's clock, at which it opened. */
   readonly #open = new Map<string, number>()
+  /** Changes of our own that the store has not confirmed yet. */
+  readonly #changing = new Map<string, { overtaken: boolean }>()
   #stop: (() => void) | undefined
 
   constructor(
@@ -17,8 +19,9 @@ export class CircuitView {
 
   async start(): Promise<void> {
     this.#stop = this.store.watch(this.topic, this.group, (key, circuit) => {
-      if (circuit === undefined) this.#open.delete(key)
-      else this.#open.set(key, this.clock.now() - circuit.ageMs)
+      const change = this.#changing.get(key)
+      if (change !== undefined) change.overtaken = true
+      this.#set(key, circuit === undefined ? undefined : this.clock.now() - circuit.ageMs)
     })
     for (const circuit of await this.store.list(this.topic, this.group)) {
       this.#open.set(circuit.key, this.clock.now() - circuit.ageMs)
@@ -42,32 +45,37 @@ export class CircuitView {
     return this.clock.now() - openedAt >= this.coolDownMs ? 'half-open' : 'open'
   }
 
-  // The own view changes before the store is asked, as what `watch` tells meanwhile is newer; a failure takes it back.
-
   async open(key: string, reason: string): Promise<void> {
-    const before = this.#open.get(key)
-    const openedAt = this.clock.now()
-    this.#open.set(key, openedAt)
-    try {
-      await this.store.open(this.topic, this.group, key, reason)
-    } catch (error) {
-      if (this.#open.get(key) === openedAt) this.#restore(key, before)
-      throw error
-    }
+    await this.#change(key, this.clock.now(), () =>
+      this.store.open(this.topic, this.group, key, reason),
+    )
   }
 
   async close(key: string): Promise<void> {
+    await this.#change(key, undefined, () => this.store.close(this.topic, this.group, key))
+  }
+
+  /** The own view changes before the store is asked, as what `watch` tells meanwhile is newer; a failure takes it back. */
+  async #change(
+    key: string,
+    openedAt: number | undefined,
+    step: () => Promise<unknown>,
+  ): Promise<void> {
+    const change = { overtaken: false }
     const before = this.#open.get(key)
-    this.#open.delete(key)
+    this.#set(key, openedAt)
+    this.#changing.set(key, change)
     try {
-      await this.store.close(this.topic, this.group, key)
+      await step()
     } catch (error) {
-      if (!this.#open.has(key)) this.#restore(key, before)
+      if (!change.overtaken) this.#set(key, before)
       throw error
+    } finally {
+      this.#changing.delete(key)
     }
   }
 
-  #restore(key: string, openedAt: number | undefined): void {
+  #set(key: string, openedAt: number | undefined): void {
     if (openedAt === undefined) this.#open.delete(key)
     else this.#open.set(key, openedAt)
   }
