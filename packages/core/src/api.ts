@@ -92,7 +92,9 @@ export interface BufferOptions {
   readonly max?: number
   /** Default 64 MiB. */
   readonly maxBytes?: number
-  /** `block` (default): publish waits for room. `drop-newest`: SaturatedError. `drop-oldest`: the oldest unsent gets a DroppedError. */
+  /**
+   * `block` (default): publish waits for room; await it, as each waiting publisher keeps its message in memory. `drop-newest`: SaturatedError. `drop-oldest`: the oldest unsent gets a DroppedError.
+   */
   readonly policy?: 'block' | 'drop-oldest' | 'drop-newest'
 }
 
@@ -324,8 +326,11 @@ export interface Health {
   readonly server: string
   readonly connection: DriverStatus
   readonly outgoing: {
+    /** Messages (and bytes of their bodies) that were accepted and not confirmed yet. */
     readonly messages: number
     readonly bytes: number
+    /** Publishers that wait for room (policy `block`). */
+    readonly blocked: number
     readonly saturated: boolean
   }
   readonly subscriptions: readonly {

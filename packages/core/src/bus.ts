@@ -11,7 +11,6 @@ import type {
   DeadLetters as DeadLettersApi,
   Handler,
   Health,
-  Publish,
   Published,
   PublishOptions,
   PublishOutcome,
@@ -20,7 +19,7 @@ import type {
   Subscription,
 } from './api.js'
 import type { Capabilities } from './capabilities.js'
-import type { Clock } from './clock.js'
+import { type Clock, within } from './clock.js'
 import type { BusOptions } from './connect-types.js'
 import { Batches } from './consumer/batches.js'
 import { closeTimeout } from './consumer/close-options.js'
@@ -67,14 +66,12 @@ export class LongshoreBus implements Bus {
     if (options.consume) checkOptions('consume', options.consume, ['middleware'])
     checkMiddleware('consume.middleware', middleware)
     this.#publisher = new Publisher(driver, clock, events, options.publish)
-    const publish: Publish = (topic, payload, publishOptions) =>
-      this.#publisher.publish(toTopic(topic), payload, publishOptions)
     this.#consumerDeps = {
       driver,
       clock,
       events,
       logger,
-      publish,
+      publish: (topic, payload, publishOptions) => this.publish(topic, payload, publishOptions),
       middleware,
       onEnd: (consumer) => this.#consumers.delete(consumer),
     }
@@ -97,7 +94,7 @@ export class LongshoreBus implements Bus {
     if (driver.admin === undefined) {
       throw unsupported(driver, 'admin', 'creating, deleting and counting topics and groups')
     }
-    this.#admin ??= checkedAdmin(driver.admin)
+    this.#admin ??= checkedAdmin(driver.admin, () => this.#assertOpen())
     return this.#admin
   }
 
@@ -195,7 +192,8 @@ export class LongshoreBus implements Bus {
       throw unsupported(driver, 'deadLetters', 'listing and redriving dead letters')
     }
     const name = nameOf(topic)
-    return new DeadLetters(driver.deadLetters, name, group, (count) => {
+    const assertOpen = () => this.#assertOpen()
+    return new DeadLetters(driver.deadLetters, name, group, assertOpen, (count) => {
       if (events.redriven.active)
         events.redriven.emit({ driver: driver.name, topic: name, group, count })
     })
@@ -215,14 +213,17 @@ export class LongshoreBus implements Bus {
     }
     const name = nameOf(topic)
     return {
-      list: () => store.list(name, group),
+      list: async () => {
+        this.#assertOpen()
+        return store.list(name, group)
+      },
       close: async (key, options = {}) => {
+        this.#assertOpen()
         checkOptions('circuits.close', options, ['redrive'])
         // Asked for in one breath, so that a broker in this process lets nothing of the key slip in between.
         const closing = store.close(name, group, key)
         const redriving = options.redrive && this.deadLetters(topic, group).redrive({ key })
-        const closed = await closing
-        await redriving
+        const [closed] = await Promise.all([closing, redriving])
         if (closed && events.circuit.active) {
           events.circuit.emit({ driver: driver.name, topic: name, group, key, state: 'closed' })
         }
@@ -260,6 +261,7 @@ export class LongshoreBus implements Bus {
       connection,
       outgoing: {
         messages: outgoing.messages,
+        blocked: outgoing.blocked,
         bytes: outgoing.bytes,
         saturated: outgoing.saturated,
       },
@@ -286,8 +288,8 @@ export class LongshoreBus implements Bus {
   async close(options?: CloseOptions): Promise<CloseReport> {
     const timeoutMs = closeTimeout(options)
     if (this.#closing === undefined) {
-      const busy = [...this.#consumers].some((consumer) => consumer.running > 0)
-      if (busy && calledFromHandler()) throw closeInHandler()
+      const busy = [...this.#consumers].filter((consumer) => consumer.running > 0)
+      if (calledFromHandler(busy.map((consumer) => consumer.marker))) throw closeInHandler()
       this.#closing = this.#shutDown(timeoutMs)
     }
     return this.#closing
@@ -307,8 +309,9 @@ export class LongshoreBus implements Bus {
       [...this.#consumers].map((consumer) => consumer.end(timeoutMs)),
     )
     await this.#publisher.outgoing.close(left())
+    const goodbyeMs = Math.max(leastGoodbyeMs, left())
     try {
-      await driver.close(Math.max(leastGoodbyeMs, left()))
+      await within(clock, goodbyeMs, driver.close(goodbyeMs))
     } catch (error) {
       logger.warn(`closing the connection to ${driver.server}: ${toError(error).message}`)
     }
@@ -325,8 +328,9 @@ export class LongshoreBus implements Bus {
 }
 
 /** Refuses names that not every broker can hold, whatever this one would take. */
-function checkedAdmin(admin: Admin): Admin {
+function checkedAdmin(admin: Admin, assertOpen: () => void): Admin {
   const check = (topic: string, group?: string) => {
+    assertOpen()
     checkName('topic', topic)
     if (group !== undefined) checkName('group', group)
   }
@@ -339,9 +343,18 @@ function checkedAdmin(admin: Admin): Admin {
       check(topic, group)
       await admin.createGroup(topic, group, options)
     },
-    deleteTopic: (topic) => admin.deleteTopic(topic),
-    deleteGroup: (topic, group) => admin.deleteGroup(topic, group),
-    stats: (topic, group) => admin.stats(topic, group),
+    async deleteTopic(topic) {
+      check(topic)
+      await admin.deleteTopic(topic)
+    },
+    async deleteGroup(topic, group) {
+      check(topic, group)
+      await admin.deleteGroup(topic, group)
+    },
+    async stats(topic, group) {
+      check(topic, group)
+      return admin.stats(topic, group)
+    },
   }
 }
 

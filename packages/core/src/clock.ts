@@ -47,6 +47,21 @@ export const systemClock: Clock = {
   setTimer: (callback, ms, keepAlive = true) => new SystemTimer(callback, ms, keepAlive),
 }
 
+/** What `step` comes to, if it comes within `ms`; rejects otherwise. */
+export async function within<T>(clock: Clock, ms: number, step: Promise<T>): Promise<T> {
+  let timer: Timer | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = clock.setTimer(() => reject(new Error(`no answer within ${ms} ms`)), ms)
+  })
+  try {
+    return await Promise.race([step, late])
+  } finally {
+    timer?.cancel()
+    // It may still fail later, when nobody waits for it any more.
+    step.catch(() => {})
+  }
+}
+
 /** Resolves after `ms`, or at once when the signal aborts. */
 export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve()

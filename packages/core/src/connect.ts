@@ -1,12 +1,12 @@
 import type { Bus } from './api.js'
 import { LongshoreBus } from './bus.js'
-import { systemClock } from './clock.js'
+import { type Clock, systemClock, type Timer } from './clock.js'
 import type { BusOptions, Connect, ConnectConfig, ModuleConfig } from './connect-types.js'
 import type { Driver, DriverConfig, DriverModule, DriverStatus } from './driver.js'
 import { toMs } from './duration.js'
 import { ConnectionError, OptionError, wrapDriverError } from './errors.js'
 import { createEvents } from './events.js'
-import { consoleLogger } from './logger.js'
+import { consoleLogger, guardedLogger } from './logger.js'
 import { checkOptions } from './options.js'
 import { findDriver } from './registry.js'
 
@@ -19,6 +19,9 @@ const busOptions = [
   'clock',
   'signal',
 ] as const satisfies readonly (keyof BusOptions)[]
+
+/** A driver keeps to `connectTimeout` itself; one that doesn't is given up so many milliseconds later. */
+const graceMs = 1000
 
 type AnyConfig = ConnectConfig | ModuleConfig<object>
 
@@ -38,14 +41,15 @@ export const connect: Connect = async (
   const driverOptions = config.options ?? {}
   checkOptions(`connect: the options of driver '${module.name}'`, driverOptions, module.options)
   const clock = config.clock ?? systemClock
-  const logger = config.logger ?? consoleLogger
+  const logger = guardedLogger(config.logger ?? consoleLogger)
+  const connectTimeoutMs = toMs(config.connectTimeout ?? 10_000, 'connectTimeout')
   const events = createEvents()
   let status: DriverStatus = { state: 'up' }
   const driver = await patiently(
     connectTo(module, {
       url: config.url,
       options: driverOptions,
-      connectTimeoutMs: toMs(config.connectTimeout ?? 10_000, 'connectTimeout'),
+      connectTimeoutMs,
       autoCreate: config.autoCreate ?? true,
       clock,
       logger,
@@ -56,6 +60,8 @@ export const connect: Connect = async (
     }),
     module,
     config.signal,
+    clock,
+    connectTimeoutMs + graceMs,
   )
   try {
     return new LongshoreBus({
@@ -74,7 +80,12 @@ export const connect: Connect = async (
 
 function toConfig(target: string | AnyConfig, options: BusOptions): AnyConfig {
   if (typeof target === 'string') return { ...options, url: target }
-  if (target !== null && typeof target === 'object') return target
+  if (target !== null && typeof target === 'object') {
+    if (Object.keys(options).length === 0) return target
+    throw new OptionError(
+      'connect(config) takes everything in one object; put the options beside driver and url',
+    )
+  }
   throw new OptionError(
     "connect() takes a URL such as 'memory://' or a config such as { driver: 'memory' }",
   )
@@ -90,27 +101,27 @@ async function patiently(
   connecting: Promise<Driver>,
   module: DriverModule,
   signal: AbortSignal | undefined,
+  clock: Clock,
+  limitMs: number,
 ): Promise<Driver> {
-  const late = () => {
-    connecting.then((driver) => driver.close(0)).catch(() => {})
-    return new ConnectionError(`connecting to ${module.name} was aborted`, {
-      cause: signal?.reason,
-    })
-  }
   let onAbort: (() => void) | undefined
+  let timer: Timer | undefined
+  const giveUp = new Promise<never>((_, reject) => {
+    const late = (text: string, cause?: unknown) => {
+      connecting.then((driver) => driver.close(0)).catch(() => {})
+      reject(new ConnectionError(`connecting to ${module.name} ${text}`, { cause }))
+    }
+    timer = clock.setTimer(() => late(`took longer than ${limitMs} ms`), limitMs)
+    onAbort = () => late('was aborted', signal?.reason)
+    if (signal?.aborted) onAbort()
+    else signal?.addEventListener('abort', onAbort, { once: true })
+  })
   try {
-    if (signal === undefined) return await connecting
-    return await Promise.race([
-      connecting,
-      new Promise<never>((_, reject) => {
-        onAbort = () => reject(late())
-        if (signal.aborted) onAbort()
-        else signal.addEventListener('abort', onAbort, { once: true })
-      }),
-    ])
+    return await Promise.race([connecting, giveUp])
   } catch (error) {
     throw wrapDriverError(error, `connecting to ${module.name}`)
   } finally {
+    timer?.cancel()
     if (onAbort !== undefined) signal?.removeEventListener('abort', onAbort)
   }
 }

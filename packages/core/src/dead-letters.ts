@@ -11,6 +11,7 @@ export class DeadLetters implements Api {
     private readonly access: DeadLetterAccess,
     private readonly topic: string,
     private readonly group: string,
+    private readonly assertOpen: () => void,
     private readonly onRedriven: (count: number) => void,
   ) {}
 
@@ -48,7 +49,7 @@ export class DeadLetters implements Api {
   }
 
   async discard(filter: DeadLetterFilter): Promise<number> {
-    if (filter === undefined || Object.keys(filter).every((name) => name === 'signal')) {
+    if (filter === undefined || conditionsOf(filter).length === 0) {
       throw new OptionError(
         'discard() without a filter would delete all dead letters; say discard({ where: () => true }) if you mean that',
       )
@@ -69,7 +70,14 @@ export class DeadLetters implements Api {
   }
 
   #selection(call: string, filter: DeadLetterFilter): DeadLetterSelection {
+    this.assertOpen()
     checkOptions(`deadLetters.${call}`, filter, filterOptions)
+    for (const name of conditionsOf(filter)) {
+      if (filter[name] !== undefined && filter[name] !== null) continue
+      throw new OptionError(
+        `deadLetters.${call}: ${name} is ${filter[name]}, which would mean any; leave it out if you mean that`,
+      )
+    }
     const { id, key, reason, where, limit, signal } = filter
     if (limit !== undefined && !(Number.isInteger(limit) && limit >= 0)) {
       throw new OptionError(`deadLetters.${call}: limit is ${limit}; it must be a whole number ≥ 0`)
@@ -89,6 +97,14 @@ export class DeadLetters implements Api {
       ...(signal === undefined ? {} : { signal }),
     }
   }
+}
+
+/** The names of what the filter asks for; `signal` is none of it. */
+function conditionsOf(filter: DeadLetterFilter) {
+  return (Object.keys(filter) as (keyof DeadLetterFilter)[]).filter(
+    (name): name is Exclude<keyof DeadLetterFilter, 'signal'> =>
+      name !== 'signal' && name !== 'limit',
+  )
 }
 
 function toLetter({ message, failure }: StoredDeadLetter): DeadLetter {

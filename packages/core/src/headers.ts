@@ -49,8 +49,13 @@ const describe = {
 
 function fits(text: string, charset: keyof typeof describe): boolean {
   if (charset === 'token') return token.test(text)
-  if (charset === 'printable') return printable.test(text) && isWellFormed(text)
+  if (charset === 'printable') return isPrintable(text)
   return isWellFormed(text)
+}
+
+/** No control characters, and well-formed. */
+export function isPrintable(text: string): boolean {
+  return printable.test(text) && isWellFormed(text)
 }
 
 /** Whether it has no lone surrogates, which UTF-8 can't carry. */

@@ -67,6 +67,7 @@ export {
 export { logging } from './middleware/logging.js'
 export { retry } from './middleware/retry.js'
 export { timeout } from './middleware/timeout.js'
+export { registerDriver } from './registry.js'
 export { RetryLaterError, type RetryLaterOptions } from './retry-later.js'
 export { type Topic, type TopicLike, type TopicOptions, type TopicRef, topic } from './topic.js'
 export { type Drainable, runWorker, type WorkerOptions } from './worker.js'

@@ -10,6 +10,20 @@ const nothing = () => {}
 
 export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
 
+/** The same logger, whose failures are nobody's problem: what it throws goes nowhere. */
+export function guardedLogger(logger: Logger): Logger {
+  const guard =
+    (level: keyof Logger): Logger[typeof level] =>
+    (message, details) => {
+      try {
+        logger[level](message, details)
+      } catch {
+        // A broken logger must not break messaging, and there is nowhere to tell of it.
+      }
+    }
+  return { debug: guard('debug'), info: guard('info'), warn: guard('warn'), error: guard('error') }
+}
+
 /** The default: warnings and errors go to the console, the rest nowhere. */
 export const consoleLogger: Logger = {
   debug: nothing,

@@ -50,7 +50,8 @@ let sequence = 0
 
 /** A UUID of version 7 (RFC 9562): sortable by time, and in order of creation within one process. */
 export function newId(now: number = Date.now()): string {
-  if (now > lastTime) {
+  // A clock that was turned back by more than a minute begins anew: it is another clock, or was wrong before.
+  if (now > lastTime || now < lastTime - 60_000) {
     lastTime = now
     sequence = 0
   } else if (++sequence > 0xfff) {

@@ -58,15 +58,18 @@ function schemaThrew(topic: string, doing: string, thrown: unknown): ValidationE
 
 /** @throws EncodeError */
 export function encode<In>(topic: Pick<Topic<In>, 'name' | 'codec'>, payload: In): Uint8Array {
+  const where = `publishing to '${topic.name}': the ${topic.codec.contentType} codec`
+  let body: Uint8Array
   try {
-    return topic.codec.encode(payload)
+    body = topic.codec.encode(payload)
   } catch (thrown) {
     const error = toError(thrown)
-    throw new EncodeError(
-      `publishing to '${topic.name}': the ${topic.codec.contentType} codec can't encode the payload: ${error.message}`,
-      { cause: error },
-    )
+    throw new EncodeError(`${where} can't encode the payload: ${error.message}`, { cause: error })
   }
+  if (body instanceof Uint8Array) return body
+  throw new EncodeError(
+    `${where} gave a ${typeof body}; encode must return a Uint8Array, not a promise of one`,
+  )
 }
 
 /** @throws DecodeError */

@@ -14,7 +14,7 @@ describe('topic', () => {
   })
 
   it('takes every name that all brokers can hold', () => {
-    for (const name of ['a', 'A9', 'orders.placed', 'a_b-c.d', 'x'.repeat(200), '1']) {
+    for (const name of ['a', 'A9', 'orders.placed', 'a_b-c.d', 'x'.repeat(100), '1']) {
       expect(topic(name).name).toBe(name)
     }
   })
@@ -35,7 +35,7 @@ describe('topic', () => {
       'a>',
       'ü',
       'a\nb',
-      'x'.repeat(201),
+      'x'.repeat(101),
       undefined,
       null,
       5,
@@ -46,7 +46,7 @@ describe('topic', () => {
           name: 'NameError',
           code: 'LONGSHORE_NAME',
           message: expect.stringMatching(
-            /no valid topic name; use 1 to 200 letters, digits, '\.', '_' or '-', a letter or digit first and last, and no '\.\.'/,
+            /no valid topic name; use 1 to 100 letters, digits, '\.', '_' or '-', a letter or digit first and last, and no '\.\.'/,
           ),
         }),
       )

@@ -49,7 +49,15 @@ export function topic<In, Out>(name: string, options: TopicOptions<In, Out> = {}
   if (options.key !== undefined && typeof options.key !== 'function') {
     throw new OptionError(`topic('${name}'): key is a function (payload) that returns a string`)
   }
-  if (options.codec !== undefined && typeof options.codec?.encode !== 'function') {
+  const { codec } = options
+  if (
+    codec !== undefined &&
+    !(
+      typeof codec?.encode === 'function' &&
+      typeof codec.decode === 'function' &&
+      typeof codec.contentType === 'string'
+    )
+  ) {
     throw new OptionError(`topic('${name}'): codec is an object such as json(), text() or binary()`)
   }
   return Object.freeze({ name, codec: options.codec ?? json<In>(), schema, key: options.key })

@@ -1,6 +1,6 @@
 import type { CloseReport } from './api.js'
 import { type Duration, toMs } from './duration.js'
-import { toError } from './errors.js'
+import { OptionError, toError } from './errors.js'
 import { consoleLogger, type Logger } from './logger.js'
 import { checkOptions } from './options.js'
 
@@ -64,6 +64,11 @@ export async function runWorker(
   const alive = setInterval(() => {}, 2 ** 31 - 1)
   try {
     const worker = await start()
+    if (typeof worker?.close !== 'function') {
+      throw new OptionError(
+        'runWorker: start must return what is to be drained, for instance the bus',
+      )
+    }
     logger.info('worker started')
     const reason = await asked
     logger.info(`${reason}: draining`, { timeoutMs: timeout })

@@ -5,7 +5,6 @@ import type { Message } from '../message.js'
 import { limited } from '../middleware/timeout.js'
 import type { Context } from './context.js'
 import { HandBack } from './hand-back.js'
-import { marker } from './in-handler.js'
 import type { Settings } from './settings.js'
 
 /** A delivery that waits for its batch, and how to tell what became of it. */
@@ -78,11 +77,11 @@ export class Batches {
         }, this.#waitMs)
       }
       this.#running++
-      void this[marker](batch)
+      void this.#runBatch(batch)
     }
   }
 
-  async [marker](batch: readonly Member[]): Promise<void> {
+  async #runBatch(batch: readonly Member[]): Promise<void> {
     const alive = batch.filter((member) => !member.context.revoked)
     for (const member of batch) if (member.context.revoked) member.resolve()
     if (alive.length > 0) await this.#handle(alive)
@@ -126,14 +125,19 @@ export class Batches {
   }
 
   #call(contexts: readonly Context[], context: BatchContext): Promise<void> {
-    const call = async () => {
-      await this.handler(
-        contexts.map((each) => each.payload),
-        context,
-      )
+    const { marker } = contexts[0]!.host
+    const call = {
+      [marker]: async () => {
+        await this.handler(
+          contexts.map((each) => each.payload),
+          context,
+        )
+      },
     }
     const { timeoutMs, spec } = this.settings
-    if (timeoutMs === undefined) return call()
-    return limited(contexts, call(), timeoutMs, spec.order === 'key')
+    const result = call[marker]!()
+    return timeoutMs === undefined
+      ? result
+      : limited(contexts, result, timeoutMs, spec.order === 'key')
   }
 }

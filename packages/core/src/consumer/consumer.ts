@@ -13,7 +13,7 @@ import { type Duration, toMs } from '../duration.js'
 import { ClosedError, PermanentError, toError, wrapDriverError } from '../errors.js'
 import type { EventSources } from '../events.js'
 import type { Logger } from '../logger.js'
-import { isPromise, type MaybePromise } from '../promise.js'
+import { isPromise } from '../promise.js'
 import type { Topic } from '../topic.js'
 import { Announcer } from './announcer.js'
 import { buildChain } from './chain.js'
@@ -23,7 +23,7 @@ import { Context, type ContextHost } from './context.js'
 import { backoff, decide, exhaustedReason, isUnreadable } from './failure.js'
 import { HandBack } from './hand-back.js'
 import { Holds } from './holds.js'
-import { calledFromHandler, closeInHandler, type Outcome, runHandler } from './in-handler.js'
+import { calledFromHandler, closeInHandler, handlerRunner, newMarker } from './in-handler.js'
 import { Pool } from './pool.js'
 import { LaneSchedule, PlainSchedule, type Schedule } from './schedule.js'
 import { oneOf, type Settings } from './settings.js'
@@ -55,7 +55,8 @@ export class Consumer implements Subscription, ContextHost {
   readonly clock: Clock
   readonly publish: Publish
   readonly done: Promise<void>
-  readonly #chain: (context: Context) => MaybePromise<unknown>
+  readonly marker = newMarker()
+  readonly #run: (context: Context) => void
   readonly #schedule: Schedule
   readonly #settler: Settler
   readonly #circuits: CircuitView | undefined
@@ -90,7 +91,12 @@ export class Consumer implements Subscription, ContextHost {
     this.clock = clock
     this.publish = deps.publish
     this.ordered = spec.order === 'key'
-    this.#chain = buildChain(of, settings, deps.middleware, handler, this.ordered)
+    const chain = buildChain(of, settings, deps.middleware, handler, this.ordered)
+    this.#run = handlerRunner(this.marker, chain, {
+      succeeded: (context) => this.#succeeded(context),
+      failed: (context, thrown) =>
+        void this.#settleAndFinish(context, this.attemptFailed(context, thrown)),
+    })
     this.#schedule = this.ordered ? new LaneSchedule() : new PlainSchedule()
     this.#holds = new Holds(clock, (context) => this.#runAgain(context))
     this.#announce = new Announcer(events, driver.name, spec.topic, spec.group)
@@ -244,12 +250,15 @@ export class Consumer implements Subscription, ContextHost {
     // Settling at once comes back here: the loop that is running goes on, so that the stack stays flat.
     if (this.#pumping || this.#subscription === undefined) return
     this.#pumping = true
-    while (this.#running.size < this.settings.concurrency && this.#mayStart()) {
-      const context = this.#schedule.next()
-      if (context === undefined) break
-      this.#start(context)
+    try {
+      while (this.#running.size < this.settings.concurrency && this.#mayStart()) {
+        const context = this.#schedule.next()
+        if (context === undefined) break
+        this.#start(context)
+      }
+    } finally {
+      this.#pumping = false
     }
-    this.#pumping = false
   }
 
   #mayStart(): boolean {
@@ -270,7 +279,7 @@ export class Consumer implements Subscription, ContextHost {
     }
     if (this.#circuits !== undefined && !this.#passes(context, this.#circuits)) return
     this.#announce.started(context)
-    runHandler(this.#chain, context, this.#outcome)
+    this.#run(context)
   }
 
   /** Whether the key's circuit lets the message through; if not, it is parked. */
@@ -288,12 +297,6 @@ export class Consumer implements Subscription, ContextHost {
     )
     void this.#settleAndFinish(context, this.#settler.bury(context, error, 'parked'))
     return false
-  }
-
-  readonly #outcome: Outcome = {
-    succeeded: (context) => this.#succeeded(context),
-    failed: (context, thrown) =>
-      void this.#settleAndFinish(context, this.attemptFailed(context, thrown)),
   }
 
   #succeeded(context: Context): void {
@@ -339,12 +342,12 @@ export class Consumer implements Subscription, ContextHost {
     try {
       await settling
     } catch (error) {
-      // Settling reports its failures itself; this is something else, for instance a logger that throws.
-      this.deps.logger.error(`message ${context.incoming.message.id} could not be settled`, {
-        error,
-      })
+      // Settling reports its failures itself; this is a mistake of ours. The message stays unsettled.
+      const { id } = context.incoming.message
+      this.deps.logger.error(`message ${id} could not be settled`, { error })
+    } finally {
+      this.#finished(context)
     }
-    this.#finished(context)
   }
 
   #finished(context: Context): void {
@@ -516,7 +519,7 @@ export class Consumer implements Subscription, ContextHost {
   /** @throws CloseInHandlerError, OptionError, UnknownOptionError */
   async close(options?: CloseOptions): Promise<CloseReport> {
     const timeoutMs = closeTimeout(options)
-    if (this.#running.size > 0 && calledFromHandler()) throw closeInHandler()
+    if (this.#running.size > 0 && calledFromHandler([this.marker])) throw closeInHandler()
     return this.end(timeoutMs)
   }
 

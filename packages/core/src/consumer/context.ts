@@ -15,6 +15,8 @@ export interface ContextHost {
   readonly group: string
   /** Whether it keeps the order of keys. */
   readonly ordered: boolean
+  /** Names the functions that its handlers run in. */
+  readonly marker: string
   readonly clock: Clock
   readonly publish: Publish
   ack(context: Context): Promise<boolean>

@@ -2,20 +2,24 @@ import { CloseInHandlerError } from '../errors.js'
 import { isPromise, type MaybePromise } from '../promise.js'
 import type { Context } from './context.js'
 
-/** The name of the functions that run handlers; a stack that has it was called from a handler. */
-export const marker = 'longshoreRunsHandler'
+let consumers = 0
+
+/** A function name of a consumer's own: a stack that has it was called from one of this consumer's handlers. */
+export function newMarker(): string {
+  return `longshoreRunsHandler$${++consumers}$`
+}
 
 /**
- * Whether the caller is, or is awaited by, a handler. Read off the async stack trace, which costs nothing until it is
- * asked for (an AsyncLocalStorage would slow down every promise of the process on Node 20). It can't see through
- * callbacks, `Promise.race` and minifiers that rename functions; closing then runs into its timeout and says so.
+ * Whether the caller is, or is awaited by, a handler of one of these consumers. Read off the async stack trace, which costs
+ * nothing until it is asked for (an AsyncLocalStorage would slow down every promise of the process on Node 20). It can't see
+ * through callbacks, `Promise.race` and `Promise` constructors; closing then runs into its timeout and says so.
  */
-export function calledFromHandler(): boolean {
+export function calledFromHandler(markers: readonly string[]): boolean {
   const limit = Error.stackTraceLimit
   Error.stackTraceLimit = 200
-  const { stack } = new Error('where?')
+  const { stack = '' } = new Error('where?')
   Error.stackTraceLimit = limit
-  return stack?.includes(marker) ?? false
+  return markers.some((marker) => stack.includes(marker))
 }
 
 export function closeInHandler(): CloseInHandlerError {
@@ -32,31 +36,42 @@ export interface Outcome {
 
 type Chain = (context: Context) => MaybePromise<unknown>
 
-/** Runs the chain and tells how it ended. A chain without a promise in it ends before this returns. */
-export function runHandler(chain: Chain, context: Context, outcome: Outcome): void {
-  let result: MaybePromise<unknown>
-  try {
-    result = marked[marker](chain, context)
-  } catch (thrown) {
-    return outcome.failed(context, thrown)
+/**
+ * A function that runs the chain and tells how it ended. A chain without a promise in it ends before this returns. Made once
+ * per consumer: its parts bear the marker as their names.
+ */
+export function handlerRunner(
+  marker: string,
+  chain: Chain,
+  outcome: Outcome,
+): (context: Context) => void {
+  const marked = {
+    [marker](context: Context): MaybePromise<unknown> {
+      return chain(context)
+    },
   }
-  if (isPromise(result)) void awaiting[marker](result, context, outcome)
-  else outcome.succeeded(context)
-}
-
-const marked = {
-  [marker](chain: Chain, context: Context): MaybePromise<unknown> {
-    return chain(context)
-  },
-}
-
-const awaiting = {
-  async [marker](result: Promise<unknown>, context: Context, outcome: Outcome): Promise<void> {
+  const awaiting = {
+    async [marker](result: Promise<unknown>, context: Context): Promise<void> {
+      try {
+        await result
+      } catch (thrown) {
+        return outcome.failed(context, thrown)
+      }
+      outcome.succeeded(context)
+    },
+  }
+  const start = marked[marker]!
+  const wait = awaiting[marker]!
+  return (context) => {
+    let result: MaybePromise<unknown>
+    let pending: boolean
     try {
-      await result
+      result = start(context)
+      pending = isPromise(result)
     } catch (thrown) {
       return outcome.failed(context, thrown)
     }
-    outcome.succeeded(context)
-  },
+    if (pending) void wait(result as Promise<unknown>, context)
+    else outcome.succeeded(context)
+  }
 }

@@ -44,13 +44,13 @@ const wrong: { what: string; given: object; code?: string; cure: RegExp }[] = [
     what: 'a group name with a space',
     given: { group: 'my group' },
     code: 'LONGSHORE_NAME',
-    cure: /"my group" is no valid group name; use 1 to 200 letters, digits/,
+    cure: /"my group" is no valid group name; use 1 to 100 letters, digits/,
   },
   {
     what: 'a group name that is too long',
-    given: { group: 'g'.repeat(201) },
+    given: { group: 'g'.repeat(101) },
     code: 'LONGSHORE_NAME',
-    cure: /use 1 to 200/,
+    cure: /use 1 to 100/,
   },
   {
     what: 'an order that there is not',

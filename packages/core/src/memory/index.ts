@@ -1,6 +1,7 @@
 import type { DriverConfig, DriverModule } from '../driver.js'
-import { ConnectionError, OptionError } from '../errors.js'
+import { ConflictError, ConnectionError, OptionError } from '../errors.js'
 import { checkOptions } from '../options.js'
+import { redact } from '../redact.js'
 import { MemoryBroker } from './broker.js'
 import { MemoryDriver } from './driver.js'
 import type { MemoryOptions } from './options.js'
@@ -29,7 +30,7 @@ function parseUrl(url: string) {
     return { name: decodeURIComponent(host + pathname.replace(/\/$/, '')), searchParams }
   } catch (error) {
     throw new OptionError(
-      `'${url}' is no valid URL; for instance memory:// or memory://name?partitions=8`,
+      `'${redact(url)}' is no valid URL; for instance memory:// or memory://name?partitions=8`,
       { cause: error },
     )
   }
@@ -40,7 +41,7 @@ function readUrl(url: string): MemoryOptions {
   const parsed = parseUrl(url)
   const { name } = parsed
   if (name !== '') options.name = name
-  checkOptions(`the URL ${url}`, Object.fromEntries(parsed.searchParams), numbers)
+  checkOptions(`the URL ${redact(url)}`, Object.fromEntries(parsed.searchParams), numbers)
   for (const [key, value] of parsed.searchParams)
     options[key] = value === '' ? Number.NaN : Number(value)
   return options
@@ -60,12 +61,26 @@ function readOptions(config: DriverConfig<MemoryOptions>): Required<MemoryOption
 function brokerFor(options: Required<MemoryOptions>, config: DriverConfig<MemoryOptions>) {
   const { name } = options
   if (name === '') return new MemoryBroker(config.clock, options)
-  let broker = brokers.get(name)
-  if (broker === undefined) {
-    broker = new MemoryBroker(config.clock, options)
-    brokers.set(name, broker)
+  const broker = brokers.get(name)
+  if (broker !== undefined) {
+    checkSame(broker, config)
+    return broker
   }
-  return broker
+  const made = new MemoryBroker(config.clock, options)
+  brokers.set(name, made)
+  return made
+}
+
+/** What is asked for must be what the broker has; what isn't asked for is as it is. */
+function checkSame(broker: MemoryBroker, config: DriverConfig<MemoryOptions>): void {
+  const asked = { ...(config.url ? readUrl(config.url) : {}), ...config.options }
+  for (const name of numbers) {
+    if (asked[name] === undefined || asked[name] === broker.options[name]) continue
+    throw new ConflictError(
+      `the memory broker '${broker.options.name}' exists with ${name} ${broker.options[name]}, not ${asked[name]}; ` +
+        'ask for the same, or for another name',
+    )
+  }
 }
 
 function untilRunning(broker: MemoryBroker, config: DriverConfig<MemoryOptions>): Promise<void> {

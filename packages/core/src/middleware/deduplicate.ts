@@ -53,7 +53,8 @@ export function deduplicate(options: DeduplicateOptions): ConsumeMiddleware {
     try {
       await next(context)
     } catch (error) {
-      await store.release(key, token)
+      // The handler's error is what matters; a claim that can't be given up lapses by itself.
+      await store.release(key, token).catch(() => {})
       throw error
     }
     // Put off, dead-lettered (and maybe redriven one day) or handed back: it was not handled.

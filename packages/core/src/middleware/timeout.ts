@@ -1,6 +1,5 @@
 import type { ConsumeMiddleware } from '../api.js'
 import type { Context } from '../consumer/context.js'
-import { marker } from '../consumer/in-handler.js'
 import { type Duration, toMs } from '../duration.js'
 import { HandlerTimeoutError } from '../errors.js'
 import { isPromise } from '../promise.js'
@@ -50,7 +49,7 @@ export function limited(
       if (!ordered) reject(late)
     }, ms)
     const watch = {
-      async [marker]() {
+      async [host.marker]() {
         try {
           await result
           timer.cancel()
@@ -61,6 +60,6 @@ export function limited(
         }
       },
     }
-    void watch[marker]?.()
+    void watch[host.marker]?.()
   })
 }

@@ -68,7 +68,12 @@ describe('invariant 11: the outgoing buffer is bounded, and its policy says what
     expect(seen).toEqual(Array.from({ length: 10 }, (_, n) => `${n}`))
     expect(bus.health()).toMatchObject({
       status: 'up',
-      outgoing: { messages: 0, bytes: 0, saturated: false },
+      outgoing: {
+        messages: 0,
+        bytes: 0,
+        blocked: 0,
+        saturated: false,
+      },
     })
   })
 
@@ -201,7 +206,12 @@ describe('invariant 11: the outgoing buffer is bounded, and its policy says what
     expect(bus.health().outgoing.bytes).toBe(9)
     bus.native().broker.start()
     await bus.advance(2000)
-    expect(bus.health().outgoing).toEqual({ messages: 0, bytes: 0, saturated: false })
+    expect(bus.health().outgoing).toEqual({
+      messages: 0,
+      bytes: 0,
+      blocked: 0,
+      saturated: false,
+    })
   })
 
   it('lets a single message through that is larger than the whole buffer', async () => {

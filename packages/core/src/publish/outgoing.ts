@@ -74,6 +74,11 @@ export class Outgoing {
     return this.#bytes
   }
 
+  /** Publishers that wait for room (policy `block`); their messages are not in the buffer yet. */
+  get blocked(): number {
+    return this.#blocked.size
+  }
+
   get saturated(): boolean {
     return this.#size >= this.#max || this.#bytes >= this.#maxBytes
   }

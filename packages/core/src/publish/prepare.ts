@@ -3,7 +3,7 @@ import type { Clock } from '../clock.js'
 import type { Driver } from '../driver.js'
 import { toMs } from '../duration.js'
 import { OptionError, show, TooLargeError, toError } from '../errors.js'
-import { checkHeaders } from '../headers.js'
+import { checkHeaders, isPrintable } from '../headers.js'
 import { type Headers, newId, noHeaders, type WireMessage } from '../message.js'
 import { encode, validate } from '../payload.js'
 import { isPromise, type MaybePromise } from '../promise.js'
@@ -129,21 +129,22 @@ export class Preparer {
       )
     }
     const timestamp = this.clock.now()
-    const id = givenId ?? options.id ?? newId(timestamp)
-    if (typeof id !== 'string' || id.length === 0 || id.length > 255) {
-      throw new OptionError(`publish('${topic.name}'): an id has 1 to 255 characters`)
-    }
+    const { correlationId, causationId } = options
+    const id = givenId ?? options.id
+    if (id !== undefined) checkId(topic.name, 'id', id)
+    if (correlationId !== undefined) checkId(topic.name, 'correlationId', correlationId)
+    if (causationId !== undefined) checkId(topic.name, 'causationId', causationId)
     const charset = capabilities.headerCharset
     return {
-      id,
+      id: id ?? newId(timestamp),
       topic: topic.name,
       key: this.key(topic, payload, options),
       body,
       headers: headers === undefined ? noHeaders : checkHeaders(headers, charset, name),
       contentType: topic.codec.contentType,
       timestamp,
-      correlationId: options.correlationId,
-      causationId: options.causationId,
+      correlationId,
+      causationId,
     }
   }
 
@@ -164,9 +165,20 @@ export class Preparer {
   }
 }
 
-function checkKey(topic: string, key: unknown): string {
-  if (typeof key === 'string' && key.length > 0) return key
+/** Ids travel in AMQP properties and NATS headers: 1 to 255 bytes of UTF-8 (an AMQP short string), no control characters. */
+function checkId(topic: string, option: string, id: unknown): void {
+  if (typeof id === 'string' && id.length > 0 && isPrintable(id) && Buffer.byteLength(id) <= 255)
+    return
   throw new OptionError(
-    `publish('${topic}'): the key must be a string that isn't empty, not ${show(key)}`,
+    `publish('${topic}'): ${option} is ${show(id)}; it must be 1 to 255 bytes of printable text`,
+  )
+}
+
+/** Keys travel in headers and as Kafka keys: 1 to 1,024 characters, no control characters. */
+function checkKey(topic: string, key: unknown): string {
+  if (typeof key === 'string' && key.length > 0 && key.length <= 1024 && isPrintable(key))
+    return key
+  throw new OptionError(
+    `publish('${topic}'): the key is ${show(key)}; it must be a string of 1 to 1,024 printable characters, not empty`,
   )
 }

@@ -80,25 +80,49 @@ const options: { what: string; given: object; code: string; cure: RegExp }[] = [
     what: 'an empty key',
     given: { key: '' },
     code: 'LONGSHORE_OPTION',
-    cure: /the key must be a string that isn't empty, not ""/,
+    cure: /the key is ""; it must be a string of 1 to 1,024 printable characters/,
   },
   {
     what: 'a key that is a number',
     given: { key: 7 },
     code: 'LONGSHORE_OPTION',
-    cure: /the key must be a string that isn't empty, not 7/,
+    cure: /the key is 7; it must be a string of 1 to 1,024 printable characters/,
   },
   {
     what: 'an empty id',
     given: { id: '' },
     code: 'LONGSHORE_OPTION',
-    cure: /an id has 1 to 255 characters/,
+    cure: /id is "x*…?"?; it must be 1 to 255 bytes of printable text/,
   },
   {
     what: 'an id that is too long',
     given: { id: 'x'.repeat(256) },
     code: 'LONGSHORE_OPTION',
-    cure: /an id has 1 to 255 characters/,
+    cure: /id is "x*…?"?; it must be 1 to 255 bytes of printable text/,
+  },
+  {
+    what: 'a key with a line break',
+    given: { key: 'a\nb' },
+    code: 'LONGSHORE_OPTION',
+    cure: /it must be a string of 1 to 1,024 printable characters/,
+  },
+  {
+    what: 'an id of more bytes than an AMQP short string has',
+    given: { id: 'ä'.repeat(128) },
+    code: 'LONGSHORE_OPTION',
+    cure: /it must be 1 to 255 bytes of printable text/,
+  },
+  {
+    what: 'a correlation id with a line break',
+    given: { correlationId: 'a\r\nb' },
+    code: 'LONGSHORE_OPTION',
+    cure: /correlationId is .*; it must be 1 to 255 bytes of printable text/,
+  },
+  {
+    what: 'a causation id that is a number',
+    given: { causationId: 5 },
+    code: 'LONGSHORE_OPTION',
+    cure: /causationId is 5; it must be 1 to 255 bytes/,
   },
   {
     what: 'both delay and at',
@@ -210,7 +234,7 @@ describe('publish: bad input', () => {
       await expect(bus.publish(name, 1)).rejects.toMatchObject({
         name: 'NameError',
         code: 'LONGSHORE_NAME',
-        message: expect.stringMatching(/no valid topic name; use 1 to 200 letters/),
+        message: expect.stringMatching(/no valid topic name; use 1 to 100 letters/),
       })
     }
   })
