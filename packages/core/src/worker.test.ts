@@ -173,6 +173,13 @@ describe('runWorker in a process of its own', () => {
     expect(stderr).toMatch(/SIGTERM again: ending without draining/)
   })
 
+  it('says at once when start returns nothing to drain', async () => {
+    const { ended } = run(`await runWorker(async () => {})`)
+    const { code, stderr } = await ended
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/start must return what is to be drained/)
+  })
+
   it('fails with the error of start, which ends the process with a code other than 0', async () => {
     const { ended } = run(`await runWorker(async () => { throw new Error('no database') })`)
     const { code, stderr } = await ended

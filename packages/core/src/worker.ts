@@ -28,7 +28,7 @@ const repeatMs = 500
  * Runs a worker until the process is told to end, then drains it. Resolves (with `exit: false`) to whether all was drained
  * in time. A second signal, half a second later or more, ends the process at
  * once, with code 1. Handler errors never get here: they are the
- * subscriptions'. If `start` fails, its error is thrown on.
+ * subscriptions'. A subscription that can't go on is told by its `done`. If `start` fails, its error is thrown on.
  */
 export async function runWorker(
   start: () => Promise<Drainable>,

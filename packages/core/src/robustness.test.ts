@@ -1,0 +1,203 @@
+import { describe, expect, it } from 'vitest'
+import type { Codec } from './codecs/codec.js'
+import { connect } from './connect.js'
+import type { DriverModule } from './driver.js'
+import { PermanentError } from './errors.js'
+import type { Logger } from './logger.js'
+import { memory } from './memory/index.js'
+import { deduplicate } from './middleware/deduplicate.js'
+import { registerDriver } from './registry.js'
+import { createTestBus, VirtualClock } from './testing/index.js'
+import { topic } from './topic.js'
+
+/** What users, loggers, codecs and drivers may do wrong, and what must go on all the same. */
+
+describe('a filter of dead letters', () => {
+  it('is refused when a condition is undefined: it would mean any', async () => {
+    await using bus = await createTestBus()
+    await bus.subscribe('orders', { group: 'g', retry: { attempts: 1 } }, () => {
+      throw new Error('no')
+    })
+    await bus.publish('orders', 1)
+    await bus.deadLettered()
+    const letters = bus.deadLetters('orders', 'g')
+    const nothing = { id: undefined } as never
+    for (const call of [
+      () => letters.discard(nothing),
+      () => letters.redrive(nothing),
+      () => letters.count(nothing),
+      () => letters.discard({ signal: new AbortController().signal }),
+    ]) {
+      await expect(call()).rejects.toMatchObject({ code: 'LONGSHORE_OPTION' })
+    }
+    expect(await letters.count()).toBe(1)
+  })
+})
+
+describe('closing in a handler', () => {
+  it('closes another subscription, which may run something at that moment', async () => {
+    await using bus = await createTestBus()
+    let release: () => void = () => {}
+    const other = await bus.subscribe('slow', { group: 'g' }, async () => {
+      await new Promise<void>((resolve) => {
+        release = resolve
+      })
+    })
+    await bus.publish('slow', 1)
+    await bus.advance(0)
+    expect(other.running).toBe(1)
+    await bus.subscribe('orders', { group: 'g', retry: { attempts: 1 } }, async () => {
+      const closing = other.close()
+      release()
+      await closing
+    })
+    await bus.publish('orders', 1)
+    await bus.handled({ topic: 'orders' })
+    expect(other.state).toBe('closed')
+  })
+})
+
+describe('a handler that returns a thing whose then throws', () => {
+  it('has failed, and the next message flows', async () => {
+    await using bus = await createTestBus()
+    const trap = new Proxy(
+      {},
+      {
+        get: () => {
+          throw new Error('hands off')
+        },
+      },
+    )
+    await bus.subscribe('orders', { group: 'g', retry: { attempts: 1 } }, (n) =>
+      n === 1 ? trap : undefined,
+    )
+    await bus.publish('orders', 1)
+    await bus.publish('orders', 2)
+    await bus.deadLettered()
+    await bus.handled()
+  })
+})
+
+describe('a logger that throws', () => {
+  it('breaks nothing', async () => {
+    const broken = () => {
+      throw new Error('disk full')
+    }
+    const logger: Logger = { debug: broken, info: broken, warn: broken, error: broken }
+    await using bus = await createTestBus({ logger })
+    const { broker } = bus.native()
+    let failures = 2
+    broker.faults = { settle: () => (failures-- > 0 ? 'fail' : undefined) }
+    await bus.subscribe('orders', { group: 'g' }, () => {})
+    await bus.publish('orders', 1)
+    await bus.handled()
+    expect(failures).toBeLessThan(0)
+  })
+})
+
+describe('a codec of the user', () => {
+  it('is refused if it does not encode to bytes, and the buffer keeps its count', async () => {
+    await using bus = await createTestBus()
+    const wrong = { contentType: 'x/y', encode: () => 'text', decode: () => 1 } as unknown as Codec
+    const Wrong = topic('wrong', { codec: wrong })
+    await expect(bus.publish(Wrong, 1)).rejects.toMatchObject({ code: 'LONGSHORE_ENCODE' })
+    expect(bus.health().outgoing).toMatchObject({ messages: 0, bytes: 0 })
+    expect(() => topic('t', { codec: { encode: () => {} } as never })).toThrow(/codec is an object/)
+  })
+})
+
+describe('a store of deduplicate that fails to give a claim up', () => {
+  it("doesn't hide the handler's error", async () => {
+    await using bus = await createTestBus()
+    const store = {
+      claim: async () => 'claimed' as const,
+      done: async () => {},
+      release: async () => {
+        throw new Error('store is down')
+      },
+    }
+    const middleware = [deduplicate({ store })]
+    await bus.subscribe('orders', { group: 'g', middleware }, () => {
+      throw new PermanentError('never')
+    })
+    await bus.publish('orders', 1)
+    const [event] = await bus.deadLettered()
+    expect(event).toMatchObject({ reason: 'permanent', attempt: 1 })
+  })
+})
+
+describe('a driver', () => {
+  const named = (name: string, changes: Partial<DriverModule>): DriverModule =>
+    ({ ...memory, name, schemes: [name], ...changes }) as DriverModule
+
+  it('that never connects is given up after connectTimeout', async () => {
+    const clock = new VirtualClock()
+    const driver = named('never', { connect: () => new Promise(() => {}) })
+    const connecting = connect({ driver, clock, connectTimeout: '5s' }).catch((error) => error)
+    await clock.advance(6000)
+    expect(await connecting).toMatchObject({ code: 'LONGSHORE_CONNECTION' })
+  })
+
+  it('that never disconnects does not hang close', async () => {
+    const driver = named('sticky', {
+      connect: async (config) => {
+        const inner = await memory.connect(config as never)
+        return Object.assign(Object.create(inner), { close: () => new Promise(() => {}) })
+      },
+    })
+    const bus = await connect({ driver })
+    expect(await bus.close({ timeout: 50 })).toEqual({ drained: true, abandoned: 0 })
+  })
+
+  it('can be registered by name and scheme', async () => {
+    const driver = named('acme', {})
+    registerDriver(driver)
+    registerDriver(driver)
+    await (await connect('acme://x')).close()
+    await (await connect({ driver: 'acme' as never })).close()
+    expect(() => registerDriver(named('acme', {}))).toThrow(/a driver 'acme' already/)
+    expect(() => registerDriver(named('other', { schemes: ['amqp'] }))).toThrow(/'amqp:' is taken/)
+  })
+})
+
+describe('connect', () => {
+  it('never shows a password', async () => {
+    for (const url of ['amqp//joe:secret@host', 'memory://joe:secret@[']) {
+      const error = await connect(url).catch((thrown: unknown) => thrown)
+      expect(String(error)).toMatch(/\*\*\*@/)
+      expect(String(error)).not.toMatch(/secret/)
+    }
+  })
+
+  it('refuses options beside a config, and other settings for a broker that exists', async () => {
+    await expect(
+      (connect as Function)({ driver: 'memory' }, { autoCreate: false }),
+    ).rejects.toThrow(/everything in one object/)
+    const bus = await connect('memory://robust?retain=5')
+    await expect(connect('memory://robust?retain=6')).rejects.toMatchObject({
+      code: 'LONGSHORE_CONFLICT',
+    })
+    await (await connect('memory://robust')).close()
+    await bus.close()
+  })
+})
+
+describe('after close', () => {
+  it('admin, dead letters and circuits raise a typed error', async () => {
+    const bus = await createTestBus()
+    const { admin } = bus
+    const letters = bus.deadLetters('orders', 'g')
+    const circuits = bus.circuits('orders', 'g')
+    await bus.close()
+    for (const call of [
+      () => admin.createTopic('orders'),
+      () => admin.stats('orders', 'g'),
+      () => letters.redrive(),
+      () => letters.count(),
+      () => circuits.list(),
+      () => circuits.close('k'),
+    ]) {
+      await expect(call()).rejects.toMatchObject({ code: 'LONGSHORE_CLOSED' })
+    }
+  })
+})
