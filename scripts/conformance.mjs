@@ -71,7 +71,8 @@ const kit = await import('@longshore/conformance')
  */
 const targets = {
   memory: async () => kit.memoryTarget('conformance'),
-  'memory-partitioned': async () => kit.memoryTarget('conformance-partitioned', { partitions: 8 }),
+  'memory-partitioned': async () =>
+    kit.memoryTarget('conformance-partitioned', { partitions: 8, dedupeWindow: 60_000 }),
 }
 for (const file of existsSync(targetsFolder) ? readdirSync(targetsFolder) : []) {
   if (!file.endsWith('.mjs')) continue

@@ -20,7 +20,8 @@ try {
   process.exitCode = await main(process.argv.slice(2))
 } catch (error) {
   process.stderr.write(`${error instanceof Error ? error.message : error}\n`)
-  process.exitCode = 1
+  const { code } = /** @type {{ code?: unknown }} */ (error)
+  process.exitCode = String(code).startsWith('ERR_PARSE_ARGS') ? 2 : 1
 } finally {
   await server.close()
 }

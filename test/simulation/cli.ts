@@ -17,7 +17,8 @@ function whole(name: string, value: string | undefined, fallback: number): numbe
   if (value === undefined) return fallback
   const n = Number(value)
   if (Number.isSafeInteger(n) && n >= 0) return n
-  throw new Error(`--${name} is '${value}'; it must be a whole number`)
+  const text = `--${name} is '${value}'; it must be a whole number`
+  throw Object.assign(new Error(text), { code: 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE' })
 }
 
 /** Resolves with the exit code. */

@@ -282,8 +282,9 @@ export class Simulation implements World {
     const workload = new Workload(connection, () => this.ledger.groups.get(group.id)!)
     const failed = (error: unknown) => {
       this.trace.add(`${connection.name} could not join: ${textOfError(error)}`)
-      if (connection.dead) return
-      if (!connection.closing) this.#end(connection, 0)
+      // Told to leave while it joined: it need not come again.
+      if (connection.dead || connection.closing) return
+      this.#end(connection, 0)
       if (!this.ending) return
       if (++this.#failedJoins > 30) this.trace.fail('join', textOfError(error))
       else this.join(group)

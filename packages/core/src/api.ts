@@ -129,7 +129,8 @@ export interface ConsumeContext<T = unknown> {
 
 export type Handler<T> = (payload: T, context: ConsumeContext<T>) => MaybePromise<unknown>
 
-/** A function around each attempt. Not calling `next` means that there is nothing to do: the message is acked. */
+/** A function around each attempt. Not calling `next` means that there is nothing to do: the message is acked.
+ * Await or return what `next` gives. */
 export type ConsumeMiddleware = (
   context: ConsumeContext,
   next: Next<ConsumeContext>,
@@ -212,7 +213,7 @@ export interface SubscribeOptions extends ConsumeOptions {
 }
 
 export interface SubscribeBatchOptions extends SubscribeOptions {
-  /** Messages in a batch at most. Default 100. */
+  /** Messages in a batch at most. Default 100. With `order: 'key'` a batch has at most one message of each key. */
   readonly batchSize?: number
   /** Longest wait for a batch to fill, from its first message. Default 100 ms. */
   readonly batchWait?: Duration
@@ -262,7 +263,8 @@ export interface Subscription extends AsyncDisposable {
 }
 
 /**
- * A delivery of `bus.consume`, settled by hand. Unsettled ones go back when the loop ends; one whose signal has aborted is
+ * A delivery of `bus.consume`, settled by hand: at most `concurrency` (default 1) are unsettled, so a loop that doesn't settle gets
+ * no further. Closing from inside the loop: break, or settle first, as `bus.close()` waits for what is in hands. Unsettled ones go back when the loop ends; one whose signal has aborted is
  * over when the loop asks for the next.
  */
 export interface Delivery<T = unknown> extends ConsumeContext<T> {

@@ -30,14 +30,14 @@ import { calledFromHandler, closeInHandler } from './consumer/in-handler.js'
 import { type Call, resolveSettings, type Settings } from './consumer/settings.js'
 import { DeadLetters } from './dead-letters.js'
 import type { Driver, DriverStatus } from './driver.js'
-import { ClosedError, OptionError, toError } from './errors.js'
+import { ClosedError, OptionError, show, toError } from './errors.js'
 import type { BusEvents, EventSources } from './events.js'
 import type { Logger } from './logger.js'
 import { checkName } from './names.js'
 import { checkMiddleware, checkOptions } from './options.js'
 import { Publisher } from './publish/publisher.js'
 import { unsupported } from './support.js'
-import { type Topic, type TopicLike, type TopicRef, toTopic } from './topic.js'
+import { nameOf, type Topic, type TopicLike, type TopicRef, toTopic } from './topic.js'
 
 /** What a driver is given at least to say goodbye, when handlers have used up the time, in milliseconds. */
 const leastGoodbyeMs = 1000
@@ -156,6 +156,8 @@ export class LongshoreBus implements Bus {
   }
 
   consume<In, Out = In>(topic: TopicLike<In, Out>, options: ConsumeOptions): ConsumptionApi<Out> {
+    // Wrong options are told now, not at the first turn of the loop.
+    resolveSettings('consume', toTopic(topic).name, options, this.#parts.driver, this.#parts.clock)
     return new Consumption<Out>((handler) =>
       this.#consume('consume', topic, options, () => handler),
     )
@@ -276,6 +278,9 @@ export class LongshoreBus implements Bus {
     const { events } = this.#parts
     if (!Object.hasOwn(events, event))
       throw new OptionError(`there is no event '${event}'; docs/events.md lists them`)
+    if (typeof listener !== 'function') {
+      throw new OptionError(`on('${event}') needs a listener: a function (event)`)
+    }
     return events[event].on(listener)
   }
 
@@ -358,13 +363,7 @@ function checkedAdmin(admin: Admin, assertOpen: () => void): Admin {
   }
 }
 
-function nameOf(topic: TopicRef): string {
-  if (typeof topic !== 'string') return topic.name
-  checkName('topic', topic)
-  return topic
-}
-
 function noHandler(call: string, topic: TopicRef): OptionError {
-  const name = typeof topic === 'string' ? topic : topic.name
+  const name = typeof topic === 'string' ? topic : show(topic?.name)
   return new OptionError(`${call}('${name}') needs a handler: a function (payload, context)`)
 }

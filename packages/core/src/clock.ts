@@ -1,3 +1,5 @@
+import { onAbort } from './abort.js'
+
 /** The source of time, so that tests can turn it by hand. All figures are milliseconds. */
 export interface Clock {
   /** Epoch time. */
@@ -63,15 +65,15 @@ export async function within<T>(clock: Clock, ms: number, step: Promise<T>): Pro
 }
 
 /** Resolves after `ms`, or at once when the signal aborts. */
-export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
-  if (signal?.aborted) return Promise.resolve()
+export function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve()
   return new Promise((resolve) => {
     const done = () => {
       timer.cancel()
-      signal?.removeEventListener('abort', done)
+      deafen()
       resolve()
     }
     const timer = clock.setTimer(done, ms)
-    signal?.addEventListener('abort', done, { once: true })
+    const deafen = onAbort(signal, done)
   })
 }

@@ -1,3 +1,4 @@
+import { checkSignal } from './abort.js'
 import type { Bus } from './api.js'
 import { LongshoreBus } from './bus.js'
 import { type Clock, systemClock, type Timer } from './clock.js'
@@ -37,6 +38,7 @@ export const connect: Connect = async (
 ): Promise<Bus> => {
   const config = toConfig(target, options)
   checkOptions('connect', config, [...busOptions, 'url', 'driver', 'options'])
+  checkSignal('connect', config.signal)
   const module = await findDriver(config)
   const driverOptions = config.options ?? {}
   checkOptions(`connect: the options of driver '${module.name}'`, driverOptions, module.options)

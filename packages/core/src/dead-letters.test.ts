@@ -88,7 +88,7 @@ describe('redrive and circuits', () => {
     })
   })
 
-  it('wraps what the driver throws', async () => {
+  it('tells of a where that throws, and loses nothing by it', async () => {
     await using bus = await createTestBus()
     await bus.subscribe('orders', { group: 'g' }, () => {})
     const filter = {
@@ -102,8 +102,8 @@ describe('redrive and circuits', () => {
     await bus.publish('failing', 1)
     await bus.deadLettered()
     await expect(bus.deadLetters('failing', 'g').redrive(filter)).rejects.toMatchObject({
-      code: 'LONGSHORE_DRIVER',
-      message: expect.stringMatching(/redriving the dead letters of 'failing' in group 'g': a bug/),
+      code: 'LONGSHORE_OPTION',
+      message: expect.stringMatching(/the where of a dead-letter filter threw: a bug in where/),
     })
     // And loses none of them by it.
     expect(await bus.deadLetters('failing', 'g').count()).toBe(1)

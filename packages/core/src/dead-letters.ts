@@ -1,7 +1,12 @@
 import type { DeadLetters as Api, DeadLetter, DeadLetterFilter } from './api.js'
-import type { DeadLetterAccess, DeadLetterSelection, StoredDeadLetter } from './dead-letter.js'
-import { OptionError, wrapDriverError } from './errors.js'
-import { checkOptions } from './options.js'
+import {
+  type DeadLetterAccess,
+  type DeadLetterSelection,
+  deadLetterReasons,
+  type StoredDeadLetter,
+} from './dead-letter.js'
+import { type LongshoreError, OptionError, toError, wrapDriverError } from './errors.js'
+import { checkOptions, oneOf } from './options.js'
 
 const filterOptions = ['id', 'ids', 'key', 'reason', 'where', 'limit', 'signal'] as const
 
@@ -19,12 +24,16 @@ export class DeadLetters implements Api {
     const { ids, match, limit = Number.POSITIVE_INFINITY, signal } = this.#selection('list', filter)
     let found = 0
     if (limit === 0) return
-    for await (const stored of this.access.browse(this.topic, this.group)) {
-      if (signal?.aborted) return
-      if (ids !== undefined && !ids.has(stored.message.id)) continue
-      if (match !== undefined && !match(stored)) continue
-      yield toLetter(stored)
-      if (++found >= limit) return
+    try {
+      for await (const stored of this.access.browse(this.topic, this.group)) {
+        if (signal?.aborted) return
+        if (ids !== undefined && !ids.has(stored.message.id)) continue
+        if (match !== undefined && !match(stored)) continue
+        yield toLetter(stored)
+        if (++found >= limit) return
+      }
+    } catch (error) {
+      throw this.#wrap('listing', error)
     }
   }
 
@@ -49,7 +58,7 @@ export class DeadLetters implements Api {
   }
 
   async discard(filter: DeadLetterFilter): Promise<number> {
-    if (filter === undefined || conditionsOf(filter).length === 0) {
+    if (filter !== null && conditionsOf(filter ?? {}).length === 0) {
       throw new OptionError(
         'discard() without a filter would delete all dead letters; say discard({ where: () => true }) if you mean that',
       )
@@ -62,11 +71,13 @@ export class DeadLetters implements Api {
     try {
       return await step()
     } catch (error) {
-      throw wrapDriverError(
-        error,
-        `${doing} the dead letters of '${this.topic}' in group '${this.group}'`,
-      )
+      throw this.#wrap(doing, error)
     }
+  }
+
+  #wrap(doing: string, error: unknown): LongshoreError {
+    const where = `the dead letters of '${this.topic}' in group '${this.group}'`
+    return wrapDriverError(error, `${doing} ${where}`)
   }
 
   #selection(call: string, filter: DeadLetterFilter): DeadLetterSelection {
@@ -82,12 +93,21 @@ export class DeadLetters implements Api {
     if (limit !== undefined && !(Number.isInteger(limit) && limit >= 0)) {
       throw new OptionError(`deadLetters.${call}: limit is ${limit}; it must be a whole number ≥ 0`)
     }
+    if (reason !== undefined) oneOf('reason', reason, deadLetterReasons)
+    if (where !== undefined && typeof where !== 'function') {
+      throw new OptionError(
+        `deadLetters.${call}: where is a function (letter) that returns a boolean`,
+      )
+    }
+    if (typeof filter.ids === 'string') {
+      throw new OptionError(`deadLetters.${call}: ids is a list; give one as id`)
+    }
     let ids = filter.ids === undefined ? undefined : new Set(filter.ids)
     if (id !== undefined) ids = ids === undefined || ids.has(id) ? new Set([id]) : new Set()
     const conditions: ((letter: StoredDeadLetter) => boolean)[] = []
     if (key !== undefined) conditions.push((letter) => letter.message.key === key)
     if (reason !== undefined) conditions.push((letter) => letter.failure.reason === reason)
-    if (where !== undefined) conditions.push((letter) => where(toLetter(letter)))
+    if (where !== undefined) conditions.push((letter) => asked(where, toLetter(letter)))
     return {
       ...(ids === undefined ? {} : { ids }),
       ...(conditions.length === 0
@@ -96,6 +116,16 @@ export class DeadLetters implements Api {
       ...(limit === undefined ? {} : { limit }),
       ...(signal === undefined ? {} : { signal }),
     }
+  }
+}
+
+function asked(where: (letter: DeadLetter) => boolean, letter: DeadLetter): boolean {
+  try {
+    return where(letter)
+  } catch (thrown) {
+    throw new OptionError(`the where of a dead-letter filter threw: ${toError(thrown).message}`, {
+      cause: thrown,
+    })
   }
 }
 

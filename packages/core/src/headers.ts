@@ -1,5 +1,5 @@
 import type { HeaderCharset } from './capabilities.js'
-import { HeaderError } from './errors.js'
+import { HeaderError, show } from './errors.js'
 import { type Headers, noHeaders, reservedPrefix } from './message.js'
 
 const token = /^[A-Za-z0-9._-]+$/
@@ -15,6 +15,9 @@ export function checkHeaders(
   driver: string,
 ): Headers {
   if (headers === undefined) return noHeaders
+  if (!isPlain(headers)) {
+    throw new HeaderError(`headers must be a plain object of strings, not ${show(headers)}`)
+  }
   const names = Object.keys(headers)
   if (names.length === 0) return noHeaders
   for (const name of names) {
@@ -39,6 +42,13 @@ export function checkHeaders(
     }
   }
   return Object.freeze({ ...headers })
+}
+
+/** No Map, no fetch Headers, no array: their entries aren't properties. */
+function isPlain(headers: unknown): boolean {
+  if (headers === null || typeof headers !== 'object') return false
+  const prototype: unknown = Object.getPrototypeOf(headers)
+  return prototype === null || Object.getPrototypeOf(prototype) === null
 }
 
 const describe = {

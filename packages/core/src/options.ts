@@ -1,4 +1,4 @@
-import { OptionError, UnknownOptionError } from './errors.js'
+import { OptionError, show, UnknownOptionError } from './errors.js'
 
 /**
  * Refuses names that are not options, with the nearest one as a hint.
@@ -52,5 +52,13 @@ export function checkMiddleware(option: string, middleware: unknown): void {
   if (Array.isArray(middleware) && middleware.every((each) => typeof each === 'function')) return
   throw new OptionError(
     `${option} is an array of functions (context, next), not ${typeof middleware}`,
+  )
+}
+
+/** @throws OptionError */
+export function oneOf(option: string, value: string, allowed: readonly string[]): void {
+  if (allowed.includes(value)) return
+  throw new OptionError(
+    `${option} is ${show(value)}; it is one of ${allowed.map((each) => `'${each}'`).join(', ')}`,
   )
 }

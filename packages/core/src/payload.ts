@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { DecodeError, EncodeError, type Issue, toError, ValidationError } from './errors.js'
+import { DecodeError, EncodeError, type Issue, show, toError, ValidationError } from './errors.js'
 import { isPromise, type MaybePromise } from './promise.js'
 import type { Topic } from './topic.js'
 
@@ -30,8 +30,18 @@ export function validate<Out>(
 }
 
 function outcome<Out>(topic: string, doing: string, result: StandardSchemaV1.Result<Out>): Out {
+  if (typeof result !== 'object' || result === null) {
+    throw schemaThrew(topic, doing, new TypeError(`validate returned ${show(result)}`))
+  }
   if (result.issues === undefined) return result.value
-  const issues = result.issues.map(
+  if (!Array.isArray(result.issues)) {
+    throw schemaThrew(
+      topic,
+      doing,
+      new TypeError(`validate returned issues ${show(result.issues)}`),
+    )
+  }
+  const issues = (result.issues as readonly StandardSchemaV1.Issue[]).map(
     (issue): Issue => ({ message: issue.message, path: (issue.path ?? []).map(segment).join('.') }),
   )
   const listed = issues

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { ConsumeMiddleware } from './api.js'
 import type { Codec } from './codecs/codec.js'
 import { connect } from './connect.js'
 import type { DriverModule } from './driver.js'
@@ -170,9 +171,10 @@ describe('connect', () => {
   })
 
   it('refuses options beside a config, and other settings for a broker that exists', async () => {
-    await expect(
-      (connect as Function)({ driver: 'memory' }, { autoCreate: false }),
-    ).rejects.toThrow(/everything in one object/)
+    const both = connect as (config: object, options: object) => Promise<unknown>
+    await expect(both({ driver: 'memory' }, { autoCreate: false })).rejects.toThrow(
+      /everything in one object/,
+    )
     const bus = await connect('memory://robust?retain=5')
     await expect(connect('memory://robust?retain=6')).rejects.toMatchObject({
       code: 'LONGSHORE_CONFLICT',
@@ -199,5 +201,63 @@ describe('after close', () => {
     ]) {
       await expect(call()).rejects.toMatchObject({ code: 'LONGSHORE_CLOSED' })
     }
+  })
+})
+
+describe('signals', () => {
+  it('may be shared by any number of publishes and subscriptions without a warning', async () => {
+    const warnings: string[] = []
+    const listen = (warning: Error) => void warnings.push(warning.name)
+    process.on('warning', listen)
+    await using bus = await createTestBus()
+    const { signal } = new AbortController()
+    for (let n = 0; n < 20; n++) await bus.subscribe('orders', { group: `g${n}`, signal }, () => {})
+    const entries = Array.from({ length: 50 }, (_, payload) => ({ payload }))
+    await bus.publishBatch('orders', entries, { signal })
+    await bus.handled({ count: 1000 })
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('warning', listen)
+    expect(warnings).toEqual([])
+  })
+})
+
+describe('a middleware that forgets to await next', () => {
+  it('changes nothing: the message is acked after its handler, and retried when it fails', async () => {
+    await using bus = await createTestBus()
+    let release: () => void = () => {}
+    const forgets: ConsumeMiddleware = (context, next) => {
+      next(context)
+    }
+    await bus.subscribe('orders', { group: 'g', middleware: [forgets] }, async (_, { attempt }) => {
+      await new Promise<void>((resolve) => {
+        release = resolve
+      })
+      if (attempt === 1) throw new Error('no')
+    })
+    await bus.publish('orders', 1)
+    await bus.advance(0)
+    expect(await bus.admin.stats('orders', 'g')).toMatchObject({ inFlight: 1 })
+    release()
+    await bus.retried()
+    await bus.advance(1000)
+    release()
+    expect(await bus.handled()).toMatchObject([{ attempt: 2 }])
+  })
+})
+
+describe('what is no topic', () => {
+  it('is refused by every call', async () => {
+    await using bus = await createTestBus()
+    for (const wrong of [undefined, null, 5, {}, { name: 'orders' }] as never[]) {
+      const calls = [
+        () => bus.publish(wrong, 1),
+        () => bus.publishBatch(wrong, [{ payload: 1 }]),
+        () => bus.subscribe(wrong, { group: 'g' }, () => {}),
+      ]
+      for (const call of calls) {
+        await expect(call()).rejects.toMatchObject({ code: 'LONGSHORE_OPTION' })
+      }
+    }
+    expect(() => bus.deadLetters({ name: 'a b' }, 'g')).toThrow(/no valid topic name/)
   })
 })

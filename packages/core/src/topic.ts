@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Codec } from './codecs/codec.js'
 import { json } from './codecs/json.js'
-import { OptionError } from './errors.js'
+import { OptionError, show } from './errors.js'
 import { checkName } from './names.js'
 import { checkOptions } from './options.js'
 
@@ -70,7 +70,21 @@ export type TopicLike<In = unknown, Out = In> = Topic<In, Out> | string
 export type TopicRef = string | { readonly name: string }
 
 export function toTopic<In, Out>(value: TopicLike<In, Out>): Topic<In, Out> {
-  return typeof value === 'string' ? plain(value) : value
+  if (typeof value === 'string') return plain(value)
+  if (typeof value?.codec?.decode === 'function') return value
+  throw new OptionError(
+    `${show(value)} is no topic; give a name, or what topic(name, options) returns`,
+  )
+}
+
+/**
+ * The name of a topic, checked.
+ * @throws NameError, OptionError
+ */
+export function nameOf(topic: TopicRef): string {
+  const name = typeof topic === 'string' ? topic : topic?.name
+  checkName('topic', name)
+  return name
 }
 
 const plainTopics = new Map<string, Topic<never, never>>()

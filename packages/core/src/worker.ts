@@ -1,3 +1,4 @@
+import { checkSignal } from './abort.js'
 import type { CloseReport } from './api.js'
 import { type Duration, toMs } from './duration.js'
 import { OptionError, toError } from './errors.js'
@@ -34,7 +35,13 @@ export async function runWorker(
   start: () => Promise<Drainable>,
   options: WorkerOptions = {},
 ): Promise<boolean> {
+  if (typeof start !== 'function') {
+    throw new OptionError(
+      'runWorker needs a function that starts the worker and returns what is to be drained',
+    )
+  }
   checkOptions('runWorker', options, ['timeout', 'signals', 'exit', 'signal', 'logger'])
+  checkSignal('runWorker', options.signal)
   const { signals = ['SIGTERM', 'SIGINT'], exit = true, logger = consoleLogger, signal } = options
   const timeout = toMs(options.timeout ?? 30_000, 'runWorker timeout')
   let told: (reason: string) => void = () => {}

@@ -34,7 +34,8 @@ export function buildChain(
     inner.push(timeoutAfter(settings.timeoutMs, ordered))
   }
 
-  const handle = (context: Context) => handler(context.payload, context) as MaybePromise<void>
+  const plain = (context: Context) => handler(context.payload, context) as MaybePromise<void>
+  const handle = outer.length + inner.length === 0 ? plain : tracked(plain)
   const rest = compose(inner, handle as never, outer.length) as unknown as Chain
   const decoded: Chain = (context) => {
     const payload = validate(topic, decode(topic, context.incoming.message.body), 'a message of')
@@ -48,4 +49,24 @@ export function buildChain(
     return rest(context)
   }
   return compose(outer, decoded as never) as unknown as Chain
+}
+
+/**
+ * Notes when the handler has ended, so that the runtime finds out if a middleware returned before: it forgot to await `next`,
+ * and the message must not be acked yet.
+ */
+function tracked(handle: (context: Context) => MaybePromise<void>) {
+  async function wait(context: Context, result: Promise<void>): Promise<void> {
+    try {
+      await result
+    } finally {
+      context.inner = undefined
+    }
+  }
+  return (context: Context): MaybePromise<void> => {
+    const result = handle(context)
+    if (!isPromise(result)) return
+    context.inner = wait(context, result)
+    return context.inner
+  }
 }

@@ -1,3 +1,4 @@
+import { onAbort } from '../abort.js'
 import type {
   CloseOptions,
   CloseReport,
@@ -13,6 +14,7 @@ import { type Duration, toMs } from '../duration.js'
 import { ClosedError, PermanentError, toError, wrapDriverError } from '../errors.js'
 import type { EventSources } from '../events.js'
 import type { Logger } from '../logger.js'
+import { oneOf } from '../options.js'
 import { isPromise } from '../promise.js'
 import type { Topic } from '../topic.js'
 import { Announcer } from './announcer.js'
@@ -26,7 +28,7 @@ import { Holds } from './holds.js'
 import { calledFromHandler, closeInHandler, handlerRunner, newMarker } from './in-handler.js'
 import { Pool } from './pool.js'
 import { LaneSchedule, PlainSchedule, type Schedule } from './schedule.js'
-import { oneOf, type Settings } from './settings.js'
+import type { Settings } from './settings.js'
 import { Settler } from './settler.js'
 import { Survived } from './survived.js'
 
@@ -77,6 +79,8 @@ export class Consumer implements Subscription, ContextHost {
   #returning = 0
   #heartbeat: Timer | undefined
   #tripped: Timer | undefined
+  /** Stops listening to the user's signal. */
+  #deafen: (() => void) | undefined
   #closing: Promise<CloseReport> | undefined
   #finish!: { resolve: () => void; reject: (error: unknown) => void }
 
@@ -145,6 +149,9 @@ export class Consumer implements Subscription, ContextHost {
 
   async #join(): Promise<void> {
     const { signal, spec } = this.settings
+    if (signal?.aborted) {
+      throw new ClosedError(`subscribing to '${spec.topic}' was aborted`, { cause: signal.reason })
+    }
     let subscription: DriverSubscription
     try {
       await this.#circuits?.start()
@@ -164,12 +171,11 @@ export class Consumer implements Subscription, ContextHost {
     }
     this.#subscription = subscription
     this.#settler.subscription = subscription
-    if (signal?.aborted) void this.end(0)
-    else signal?.addEventListener('abort', this.#onAbort, { once: true })
+    if (this.#closing !== undefined) throw new ClosedError('it was closed while it subscribed')
+    if (signal !== undefined) this.#deafen = onAbort(signal, () => void this.end(closeMs))
+    if (signal?.aborted) void this.end(closeMs)
     this.#pump()
   }
-
-  readonly #onAbort = (): void => void this.end(closeMs)
 
   // --- Deliveries come and go ---
 
@@ -538,7 +544,7 @@ export class Consumer implements Subscription, ContextHost {
     if (!failed) this.#state = 'closing'
     this.#stopping = true
     this.#tripped?.cancel()
-    this.settings.signal?.removeEventListener('abort', this.#onAbort)
+    this.#deafen?.()
     // Lets the caller's own stack end: `#closing` must be set before anything comes back here.
     await undefined
     const deadline = this.clock.now() + timeoutMs
@@ -564,10 +570,13 @@ export class Consumer implements Subscription, ContextHost {
     if (abandoned > 0) {
       const { topic, group } = this
       const what = `closing gave up on ${abandoned} running handlers after ${timeoutMs} ms`
-      this.deps.logger.warn(`${what}; a handler that awaits close() waits for itself`, {
-        topic,
-        group,
-      })
+      this.deps.logger.warn(
+        `${what}; a handler or consume loop that awaits close() waits for itself`,
+        {
+          topic,
+          group,
+        },
+      )
     }
     this.deps.onEnd(this)
     this.#finish.resolve()

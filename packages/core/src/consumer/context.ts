@@ -45,6 +45,8 @@ export class Context implements Delivery<unknown> {
   trial = false
   /** To be run again in this process, when its time has come and its handler has ended. */
   again: { readonly request: RetryRequest; readonly dueAt: number } | undefined = undefined
+  /** The handler's call while it runs inside of middleware. */
+  inner: Promise<void> | undefined = undefined
   /** Its place among the running. */
   slot = -1
   startedAt = 0

@@ -54,6 +54,8 @@ export function handlerRunner(
     async [marker](result: Promise<unknown>, context: Context): Promise<void> {
       try {
         await result
+        // A middleware that didn't await next() is over before its handler: what counts is the handler.
+        while (context.inner !== undefined) await context.inner
       } catch (thrown) {
         return outcome.failed(context, thrown)
       }
@@ -68,6 +70,10 @@ export function handlerRunner(
     try {
       result = start(context)
       pending = isPromise(result)
+      if (!pending && context.inner !== undefined) {
+        result = context.inner
+        pending = true
+      }
     } catch (thrown) {
       return outcome.failed(context, thrown)
     }

@@ -1,3 +1,4 @@
+import { checkSignal } from '../abort.js'
 import type {
   ConsumeMiddleware,
   ConsumeOptions,
@@ -8,9 +9,9 @@ import type { CircuitStore } from '../circuits.js'
 import type { Clock } from '../clock.js'
 import type { Driver, SubscriptionSpec } from '../driver.js'
 import { toMs } from '../duration.js'
-import { OptionError, show } from '../errors.js'
+import { OptionError } from '../errors.js'
 import { checkName } from '../names.js'
-import { checkMiddleware, checkOptions } from '../options.js'
+import { checkMiddleware, checkOptions, oneOf } from '../options.js'
 import { unsupported } from '../support.js'
 import {
   type ResolvedDeadLetter,
@@ -142,6 +143,7 @@ export function resolveSettings(
   }
   const middleware = options.middleware ?? []
   checkMiddleware(`${where}: middleware`, middleware)
+  checkSignal(where, options.signal)
   const batch = call === 'subscribeBatch' ? batchOf(options, concurrency) : undefined
   const handlers = concurrency * (batch?.size ?? 1)
   const window = windowOf(options, handlers, order)
@@ -184,12 +186,4 @@ function batchOf(options: SubscribeBatchOptions, concurrency: number): BatchSett
 function killSwitchOf({ killSwitch }: ConsumeOptions, clock: Clock): KillSwitch | undefined {
   if (killSwitch === undefined || killSwitch === false) return undefined
   return new KillSwitch(killSwitch === true ? {} : killSwitch, clock)
-}
-
-/** @throws OptionError */
-export function oneOf(option: string, value: string, allowed: readonly string[]): void {
-  if (allowed.includes(value)) return
-  throw new OptionError(
-    `${option} is ${show(value)}; it is one of ${allowed.map((each) => `'${each}'`).join(', ')}`,
-  )
 }

@@ -192,15 +192,14 @@ export class MemoryDriver implements Driver, MemoryConnection {
 
   readonly deadLetters: DeadLetterAccess = {
     browse: (topic, group) => {
-      const letters = this.broker.topics.get(topic)?.group(group)?.deadLetters ?? []
+      const { broker } = this
       return (async function* () {
-        yield* letters
+        yield* broker.group(topic, group).deadLetters
       })()
     },
-    redrive: async (topic, group, selection) =>
-      this.broker.topics.get(topic)?.group(group)?.redrive(selection) ?? 0,
+    redrive: async (topic, group, selection) => this.broker.group(topic, group).redrive(selection),
     discard: async (topic, group, selection) =>
-      this.broker.topics.get(topic)?.group(group)?.takeDead(selection).length ?? 0,
+      this.broker.group(topic, group).takeDead(selection).length,
   }
 
   readonly admin: Admin = {

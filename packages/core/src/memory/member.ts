@@ -115,7 +115,8 @@ export class Member implements DriverSubscription {
         this.#leaseTimer = undefined
         this.#expire()
         if (this.held.length === 0) return
-        const next = Math.min(...this.held.map((d) => d.leaseUntil))
+        let next = Number.POSITIVE_INFINITY
+        for (const delivery of this.held) next = Math.min(next, delivery.leaseUntil)
         this.#watchLeases(next - this.driver.broker.clock.now())
       },
       ms,

@@ -24,7 +24,8 @@ export class Entry implements OutgoingMessage {
   /** The driver once said that it may have been taken. */
   maybeSent = false
   lastError: unknown
-  onAbort: (() => void) | undefined
+  /** Stops listening to the signal. */
+  deafen: (() => void) | undefined
 
   constructor(
     readonly message: WireMessage,

@@ -1,3 +1,4 @@
+import { onAbort } from '../abort.js'
 import type { BufferOptions, Published, PublishOutcome } from '../api.js'
 import { type Clock, random, type Timer } from '../clock.js'
 import { Deque } from '../deque.js'
@@ -119,8 +120,7 @@ export class Outgoing {
     )
     if (signal !== undefined) {
       if (signal.aborted) return this.#finish(entry, aborted(entry))
-      entry.onAbort = () => this.#finish(entry, aborted(entry))
-      signal.addEventListener('abort', entry.onAbort, { once: true })
+      entry.deafen = onAbort(signal, () => this.#finish(entry, aborted(entry)))
     }
     if (this.#closed) return this.#expire(entry)
     if (deadlineAt < this.#sweepAt) this.#sweepBy(deadlineAt)
@@ -274,7 +274,7 @@ export class Outgoing {
       this.#bytes -= entry.message.body.byteLength
     }
     entry.place = 'done'
-    if (entry.onAbort !== undefined) entry.signal?.removeEventListener('abort', entry.onAbort)
+    entry.deafen?.()
     if (outcome.status !== 'confirmed' && this.events['publish-failed'].active) {
       const { error } = outcome
       this.events['publish-failed'].emit({

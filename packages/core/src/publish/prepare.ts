@@ -1,3 +1,4 @@
+import { checkSignal } from '../abort.js'
 import type { MessageOptions, PublishOptions } from '../api.js'
 import type { Clock } from '../clock.js'
 import type { Driver } from '../driver.js'
@@ -46,6 +47,7 @@ export class Preparer {
     ) {
       return this.#plain
     }
+    checkSignal('publish', signal)
     return {
       delayMs: this.#delay(options),
       priority: this.#priority(priority),
@@ -92,7 +94,11 @@ export class Preparer {
   #ttl(ttl: MessageOptions['ttl']): number | undefined {
     if (ttl === undefined) return undefined
     if (!this.driver.capabilities.ttl) throw unsupported(this.driver, 'ttl', "option 'ttl'")
-    return toMs(ttl, 'ttl')
+    const ttlMs = toMs(ttl, 'ttl')
+    if (ttlMs > 0) return ttlMs
+    throw new OptionError(
+      'a ttl of 0 would drop the message at once; leave it out to keep the message',
+    )
   }
 
   /**

@@ -1,11 +1,14 @@
 import type { Bus, CloseReport } from '../api.js'
 import { connect } from '../connect.js'
 import type { BusOptions } from '../connect-types.js'
+import { whole } from '../consumer/failure.js'
+import { type Duration, toMs } from '../duration.js'
 import { LongshoreError } from '../errors.js'
 import type { BusEvents } from '../events.js'
 import { type Logger, silentLogger } from '../logger.js'
 import type { MemoryConnection } from '../memory/driver.js'
 import type { MemoryOptions } from '../memory/options.js'
+import { checkOptions } from '../options.js'
 import type { TopicRef } from '../topic.js'
 import { settle, VirtualClock } from './virtual-clock.js'
 
@@ -20,8 +23,8 @@ export interface Expectation<Name extends DeliveryEvent> {
   readonly where?: (event: BusEvents[Name]) => boolean
   /** How many, those included that came before the call. Default 1. */
   readonly count?: number
-  /** How much (virtual) time may pass, in milliseconds. Default 24 h. */
-  readonly within?: number
+  /** How much (virtual) time may pass. Default 24 h. */
+  readonly within?: Duration
 }
 
 /** What was waited for did not happen in time. */
@@ -33,7 +36,7 @@ export class ExpectationError extends LongshoreError {
 export interface TestBus extends Bus {
   readonly clock: VirtualClock
   /** Lets time pass: retries, delays, leases and timeouts come due. */
-  advance(ms: number): Promise<void>
+  advance(time: Duration): Promise<void>
   /** Each resolves to the events so far that match, once there are `count`; time passes as far as it must. */
   handled(expected?: Expectation<'handled'>): Promise<readonly BusEvents['handled'][]>
   retried(expected?: Expectation<'retried'>): Promise<readonly BusEvents['retried'][]>
@@ -54,6 +57,8 @@ export type TestBusOptions = Omit<BusOptions, 'clock'> & {
 
 const waitable = ['handled', 'retried', 'failed', 'dead-lettered'] as const
 
+const expectations = ['topic', 'group', 'id', 'key', 'where', 'count', 'within'] as const
+
 /** Real milliseconds for work that isn't on the virtual clock, such as I/O in a handler. */
 const realGraceMs = 2000
 
@@ -73,7 +78,10 @@ export async function createTestBus(options: TestBusOptions = {}): Promise<TestB
     name: Name,
     expected: Expectation<Name> = {},
   ): Promise<readonly BusEvents[Name][]> {
-    const { topic, group, id, key, where, count = 1, within = 24 * 3_600_000 } = expected
+    checkOptions('waiting', expected, expectations)
+    const { topic, group, id, key, where, count = 1 } = expected
+    whole('count', count, 0)
+    const withinMs = toMs(expected.within ?? '24h', 'within')
     const topicName = typeof topic === 'object' ? topic.name : topic
     const matches = () =>
       (seen[name] as BusEvents[Name][]).filter(
@@ -85,7 +93,7 @@ export async function createTestBus(options: TestBusOptions = {}): Promise<TestB
           (where === undefined || where(event)),
       )
     const enough = () => matches().length >= count
-    const deadline = clock.now() + within
+    const deadline = clock.now() + withinMs
     const realDeadline = performance.now() + realGraceMs
     for (;;) {
       if (await clock.until(enough, deadline - clock.now())) return matches()
@@ -118,7 +126,7 @@ export async function createTestBus(options: TestBusOptions = {}): Promise<TestB
 
   const extra = {
     clock,
-    advance: (ms: number) => clock.advance(ms),
+    advance: async (time: Duration) => clock.advance(toMs(time, 'advance')),
     handled: (expected?: Expectation<'handled'>) => wait('handled', expected),
     retried: (expected?: Expectation<'retried'>) => wait('retried', expected),
     failed: (expected?: Expectation<'failed'>) => wait('failed', expected),
