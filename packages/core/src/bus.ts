@@ -62,8 +62,9 @@ export class LongshoreBus implements Bus {
   constructor(parts: BusParts) {
     const { driver, clock, logger, events, options } = parts
     this.#parts = parts
-    const { middleware = [] } = options.consume ?? {}
-    if (options.consume) checkOptions('consume', options.consume, ['middleware'])
+    const { consume = {} } = options
+    checkOptions('consume', consume, ['middleware'])
+    const { middleware = [] } = consume
     checkMiddleware('consume.middleware', middleware)
     this.#publisher = new Publisher(driver, clock, events, options.publish)
     this.#consumerDeps = {

@@ -8,7 +8,7 @@ import { toMs } from './duration.js'
 import { ConnectionError, OptionError, wrapDriverError } from './errors.js'
 import { createEvents } from './events.js'
 import { consoleLogger, guardedLogger } from './logger.js'
-import { checkOptions } from './options.js'
+import { checkOptions, yesOrNo } from './options.js'
 import { findDriver } from './registry.js'
 
 const busOptions = [
@@ -39,6 +39,10 @@ export const connect: Connect = async (
   const config = toConfig(target, options)
   checkOptions('connect', config, [...busOptions, 'url', 'driver', 'options'])
   checkSignal('connect', config.signal)
+  if (config.autoCreate !== undefined) yesOrNo('autoCreate', config.autoCreate)
+  if (config.clock !== undefined && typeof config.clock?.setTimer !== 'function') {
+    throw new OptionError('clock must have now() and setTimer(); leave it out outside of tests')
+  }
   const module = await findDriver(config)
   const driverOptions = config.options ?? {}
   checkOptions(`connect: the options of driver '${module.name}'`, driverOptions, module.options)

@@ -62,3 +62,9 @@ export function oneOf(option: string, value: string, allowed: readonly string[])
     `${option} is ${show(value)}; it is one of ${allowed.map((each) => `'${each}'`).join(', ')}`,
   )
 }
+
+/** @throws OptionError */
+export function yesOrNo(option: string, value: unknown): void {
+  if (typeof value === 'boolean') return
+  throw new OptionError(`${option} is ${show(value)}; it is true or false`)
+}

@@ -1,4 +1,4 @@
-/** A URL without its user and password, for messages and logs. */
+/** A URL without user, password and query, for messages and logs. */
 export function redact(url: string): string {
-  return url.replace(/\/\/[^/@]*@/, '//***@')
+  return url.replace(/\/\/.*@/, '//***@').replace(/\?.*$/, '?…')
 }

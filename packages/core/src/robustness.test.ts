@@ -261,3 +261,44 @@ describe('what is no topic', () => {
     expect(() => bus.deadLetters({ name: 'a b' }, 'g')).toThrow(/no valid topic name/)
   })
 })
+
+describe('options without meaning', () => {
+  it('are refused when declared', async () => {
+    await using bus = await createTestBus()
+    const store = { list: async () => [] }
+    for (const options of [
+      { deadLetter: { keep: 'no' } },
+      { timeout: 0 },
+      { circuits: store },
+      { order: 'key', onKeyFailure: 'park', circuits: store },
+    ]) {
+      const subscribing = bus.subscribe('orders', { group: 'g', ...options } as never, () => {})
+      await expect(subscribing).rejects.toMatchObject({ code: 'LONGSHORE_OPTION' })
+    }
+    for (const options of [
+      { autoCreate: 'no' },
+      { logger: {} },
+      { clock: {} },
+      { consume: null },
+    ]) {
+      const connecting = connect('memory://', options as never)
+      await expect(connecting).rejects.toMatchObject({ code: 'LONGSHORE_OPTION' })
+    }
+  })
+})
+
+describe('a publish middleware that does not await next', () => {
+  it('is told apart from one that never calls it', async () => {
+    await using bus = await createTestBus({
+      publish: {
+        middleware: [
+          (context, next) => {
+            if (context.payload === 1) next(context)
+          },
+        ],
+      },
+    })
+    await expect(bus.publish('orders', 1)).rejects.toThrow(/returned before next\(\) had ended/)
+    await expect(bus.publish('orders', 2)).rejects.toThrow(/did not call next\(\)/)
+  })
+})

@@ -2,7 +2,7 @@ import { checkSignal } from './abort.js'
 import type { CloseReport } from './api.js'
 import { type Duration, toMs } from './duration.js'
 import { OptionError, toError } from './errors.js'
-import { consoleLogger, type Logger } from './logger.js'
+import { consoleLogger, guardedLogger, type Logger } from './logger.js'
 import { checkOptions } from './options.js'
 
 /** Whatever drains when it is closed: a bus, or several in one object. */
@@ -42,7 +42,8 @@ export async function runWorker(
   }
   checkOptions('runWorker', options, ['timeout', 'signals', 'exit', 'signal', 'logger'])
   checkSignal('runWorker', options.signal)
-  const { signals = ['SIGTERM', 'SIGINT'], exit = true, logger = consoleLogger, signal } = options
+  const { signals = ['SIGTERM', 'SIGINT'], exit = true, signal } = options
+  const logger = guardedLogger(options.logger ?? consoleLogger)
   const timeout = toMs(options.timeout ?? 30_000, 'runWorker timeout')
   let told: (reason: string) => void = () => {}
   const asked = new Promise<string>((resolve) => {

@@ -55,6 +55,7 @@ export class Consumer implements Subscription, ContextHost {
   onClosing: (() => void) | undefined
   readonly ordered: boolean
   readonly clock: Clock
+  readonly logger: Logger
   readonly publish: Publish
   readonly done: Promise<void>
   readonly marker = newMarker()
@@ -93,6 +94,7 @@ export class Consumer implements Subscription, ContextHost {
     const { spec, circuits } = settings
     const { driver, clock, events, logger } = deps
     this.clock = clock
+    this.logger = logger
     this.publish = deps.publish
     this.ordered = spec.order === 'key'
     const chain = buildChain(of, settings, deps.middleware, handler, this.ordered)
@@ -230,7 +232,7 @@ export class Consumer implements Subscription, ContextHost {
       error,
       `the subscription of '${topic}' as group '${group}' ended`,
     )
-    this.deps.logger.error(wrapped.message, { topic, group, code: wrapped.code })
+    this.logger.error(wrapped.message, { topic, group, code: wrapped.code })
     this.#state = 'failed'
     this.#finish.reject(wrapped)
     void this.end(closeMs)
@@ -330,12 +332,9 @@ export class Consumer implements Subscription, ContextHost {
       await this.#circuits?.close(key)
       this.#announce.circuit(key, 'closed')
     } catch (error) {
-      this.deps.logger.warn(
-        `closing the circuit of key '${key}' failed; the next message tries again`,
-        {
-          error: toError(error).message,
-        },
-      )
+      this.logger.warn(`closing the circuit of key '${key}' failed; the next message tries again`, {
+        error: toError(error).message,
+      })
     }
     this.#handled(context, await this.#settler.ack(context))
   }
@@ -350,7 +349,7 @@ export class Consumer implements Subscription, ContextHost {
     } catch (error) {
       // Settling reports its failures itself; this is a mistake of ours. The message stays unsettled.
       const { id } = context.incoming.message
-      this.deps.logger.error(`message ${id} could not be settled`, { error })
+      this.logger.error(`message ${id} could not be settled`, { error })
     } finally {
       this.#finished(context)
     }
@@ -412,7 +411,7 @@ export class Consumer implements Subscription, ContextHost {
     const error = toError(thrown)
     if (context.settlement !== 'open') {
       const { id } = context.incoming.message
-      this.deps.logger.warn(`the handler of message ${id} failed after it had settled it`, {
+      this.logger.warn(`the handler of message ${id} failed after it had settled it`, {
         error,
       })
       return false
@@ -476,7 +475,7 @@ export class Consumer implements Subscription, ContextHost {
     const { failureRate, pauseMs } = killSwitch
     this.#announce.killSwitch('tripped', failureRate)
     const { topic, group } = this
-    this.deps.logger.warn(`too many failures: the subscription pauses for ${pauseMs} ms`, {
+    this.logger.warn(`too many failures: the subscription pauses for ${pauseMs} ms`, {
       topic,
       group,
       failureRate,
@@ -511,12 +510,9 @@ export class Consumer implements Subscription, ContextHost {
     try {
       await this.#subscription?.release(contexts.map((context) => context.incoming))
     } catch (error) {
-      this.deps.logger.warn(
-        'handing back messages failed; they return when the subscription ends',
-        {
-          error: toError(error).message,
-        },
-      )
+      this.logger.warn('handing back messages failed; they return when the subscription ends', {
+        error: toError(error).message,
+      })
     }
   }
 
@@ -570,13 +566,10 @@ export class Consumer implements Subscription, ContextHost {
     if (abandoned > 0) {
       const { topic, group } = this
       const what = `closing gave up on ${abandoned} running handlers after ${timeoutMs} ms`
-      this.deps.logger.warn(
-        `${what}; a handler or consume loop that awaits close() waits for itself`,
-        {
-          topic,
-          group,
-        },
-      )
+      this.logger.warn(`${what}; a handler or consume loop that awaits close() waits for itself`, {
+        topic,
+        group,
+      })
     }
     this.deps.onEnd(this)
     this.#finish.resolve()
@@ -595,9 +588,7 @@ export class Consumer implements Subscription, ContextHost {
     try {
       await step
     } catch (error) {
-      this.deps.logger.warn(
-        `closing the subscription of '${this.topic}': ${toError(error).message}`,
-      )
+      this.logger.warn(`closing the subscription of '${this.topic}': ${toError(error).message}`)
     }
   }
 }

@@ -4,6 +4,7 @@ import type { DeadLetterReason } from '../dead-letter.js'
 import type { IncomingDelivery, RetryRequest } from '../driver.js'
 import type { Duration } from '../duration.js'
 import { RevokedError } from '../errors.js'
+import type { Logger } from '../logger.js'
 import type { Message } from '../message.js'
 
 /** Where a delivery stands on its way to being settled, which happens once. */
@@ -18,6 +19,7 @@ export interface ContextHost {
   /** Names the functions that its handlers run in. */
   readonly marker: string
   readonly clock: Clock
+  readonly logger: Logger
   readonly publish: Publish
   ack(context: Context): Promise<boolean>
   retry(context: Context, delay: Duration | undefined, error: unknown): Promise<boolean>

@@ -3,7 +3,7 @@ import { type Clock, random } from '../clock.js'
 import type { DeadLetterReason, Failure } from '../dead-letter.js'
 import { toMs } from '../duration.js'
 import { DecodeError, OptionError, PermanentError, ValidationError } from '../errors.js'
-import { checkOptions } from '../options.js'
+import { checkOptions, yesOrNo } from '../options.js'
 import { RetryLaterError } from '../retry-later.js'
 
 const retryOptions = [
@@ -134,6 +134,7 @@ export function resolveDeadLetter(policy: DeadLetterPolicy = {}): ResolvedDeadLe
   checkOptions('deadLetter', policy, ['keep', 'maxStack'])
   const resolved = { keep: policy.keep ?? true, maxStack: policy.maxStack ?? 4000 }
   whole('deadLetter.maxStack', resolved.maxStack, 0)
+  yesOrNo('deadLetter.keep', resolved.keep)
   return resolved
 }
 

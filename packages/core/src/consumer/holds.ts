@@ -13,7 +13,9 @@ export class Holds {
   add(context: Context, dueAt: number): void {
     const timer = this.clock.setTimer(() => {
       this.#waiting.delete(context)
-      this.onDue(context)
+      // Node's timers may fire a millisecond before their time, and a retry is never early.
+      if (this.clock.now() < dueAt) this.add(context, dueAt)
+      else this.onDue(context)
     }, dueAt - this.clock.now())
     this.#waiting.set(context, timer)
   }

@@ -134,6 +134,13 @@ export function resolveSettings(
   if (leaseMs < 30) throw new OptionError(`${where}: a lease needs at least 30 ms`)
   const parks = order === 'key' && onKeyFailure === 'park'
   const circuits = parks ? (options.circuits ?? driver.circuits) : undefined
+  if (options.circuits !== undefined) {
+    if (!parks)
+      throw new OptionError(`${where}: circuits needs order: 'key' and onKeyFailure: 'park'`)
+    if (typeof options.circuits?.watch !== 'function') {
+      throw new OptionError(`${where}: circuits must be a CircuitStore (list, open, close, watch)`)
+    }
+  }
   if (parks && circuits === undefined) {
     throw unsupported(
       driver,
@@ -162,7 +169,7 @@ export function resolveSettings(
       typeof options.deadLetter === 'function' ? {} : options.deadLetter,
     ),
     customDeadLetter: typeof options.deadLetter === 'function' ? options.deadLetter : undefined,
-    timeoutMs: options.timeout === undefined ? undefined : toMs(options.timeout, 'timeout'),
+    timeoutMs: timeoutOf(where, options),
     batch,
     killSwitch: killSwitchOf(options, clock),
     middleware,
@@ -175,6 +182,13 @@ function windowOf(options: ConsumeOptions, concurrency: number, order: 'none' | 
     return order === 'key' ? Math.max(64, concurrency * 2) : concurrency * 2
   whole('prefetch', options.prefetch, 1)
   return options.prefetch
+}
+
+function timeoutOf(where: string, { timeout }: SubscribeOptions): number | undefined {
+  if (timeout === undefined) return undefined
+  const ms = toMs(timeout, 'timeout')
+  if (ms > 0) return ms
+  throw new OptionError(`${where}: a timeout of 0 would fail every handler; leave it out for none`)
 }
 
 function batchOf(options: SubscribeBatchOptions, concurrency: number): BatchSettings {

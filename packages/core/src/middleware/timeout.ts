@@ -46,7 +46,9 @@ export function limited(
           "heed ctx.signal, or raise the subscription's timeout",
       )
       for (const context of contexts) context.abort(late)
-      if (!ordered) reject(late)
+      if (ordered)
+        host.logger.warn('a handler runs past its timeout; its key waits for it', { topic, group })
+      else reject(late)
     }, ms)
     const watch = {
       async [host.marker]() {

@@ -46,6 +46,8 @@ export interface PublisherOptions {
 /** One publish on its way through the middleware. */
 class Publication implements PublishContext {
   cursor = 0
+  /** It got through all middleware. */
+  entered = false
   published: Published | undefined
 
   constructor(
@@ -195,9 +197,11 @@ export class Publisher {
     )
     await this.#chain!(publication)
     if (publication.published === undefined) {
-      throw new OptionError(
-        `publish('${topic.name}'): a middleware did not call next(), so nothing was published; ` +
-          'throw an error there to say why',
+      throw new MiddlewareError(
+        publication.entered
+          ? `publish('${topic.name}'): a middleware returned before next() had ended, or hid its failure; await next(context), ` +
+              `and let its errors pass. Message ${publication.id} may have been published`
+          : `publish('${topic.name}'): a middleware did not call next(), so nothing was published; throw an error there to say why`,
       )
     }
     return publication.published
@@ -205,6 +209,7 @@ export class Publisher {
 
   async #innermost(publication: Publication): Promise<void> {
     const { of: topic, options, id, payload, headers } = publication
+    publication.entered = true
     const send = this.#prepare.sendOptions(options, options)
     const message = await this.#prepare.message(topic, payload as never, options, headers, id)
     publication.published = await this.outgoing.send(message, send)
