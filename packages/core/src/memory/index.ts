@@ -11,7 +11,7 @@ export type { MemoryConnection } from './driver.js'
 
 const defaults: Required<MemoryOptions> = {
   name: '',
-  retain: 10_000,
+  retain: 1000,
   maxBacklog: 1_000_000,
   maxBytes: 64 * 1024 * 1024,
   dedupeWindow: 0,

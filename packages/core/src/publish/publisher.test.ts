@@ -520,7 +520,7 @@ describe('publish middleware', () => {
     })
     await using silent = await createTestBus({ publish: { middleware: [() => {}] } })
     await expect(silent.publish('orders', 1)).rejects.toMatchObject({
-      code: 'LONGSHORE_OPTION',
+      code: 'LONGSHORE_MIDDLEWARE',
       message: expect.stringMatching(
         /a middleware did not call next\(\), so nothing was published/,
       ),
