@@ -72,7 +72,11 @@ describe('wrong drivers are found out on the network, too', () => {
 
   test('connection.slow-and-flaky fails on a driver that takes lost confirmations for done', async () => {
     const { subject, capabilities } = await subjectOf({ optimist: true })
-    const result = await runCheck(find('connection.slow-and-flaky'), subject, capabilities)
-    expect(result.reason).toMatch(/"lost":[1-9]/)
-  }, 240_000)
+    // Chance decides which packets the resets hit: a run in which they spare all publishes proves nothing.
+    let reason: string | undefined
+    for (let run = 0; run < 5 && reason === undefined; run++) {
+      ;({ reason } = await runCheck(find('connection.slow-and-flaky'), subject, capabilities))
+    }
+    expect(reason).toMatch(/"lost":[1-9]/)
+  }, 600_000)
 })

@@ -25,7 +25,7 @@ export interface MessageOptions {
   readonly delay?: Duration
   /** Deliver no earlier than at this time, by the publisher's clock. */
   readonly at?: Date
-  /** 0 (lowest) to `capabilities.priority` − 1. */
+  /** 0 (lowest) to `capabilities.priority` − 1. Of no effect in groups with `order: 'key'`, whose order comes first. */
   readonly priority?: number
   /** Drop the message if it was not delivered by then. */
   readonly ttl?: Duration
@@ -163,7 +163,10 @@ export interface DeadLetterPolicy {
 }
 
 export interface ParkPolicy {
-  /** After so long an open circuit lets one message through: success closes it. Default: never, only by hand. */
+  /**
+   * After so long an open circuit lets one message through: success closes it, while the parked ones stay in the dead letters.
+   * Redriven later, they come after it; only `circuits.close(key, { redrive: true })` keeps the order. Default: never.
+   */
   readonly coolDown?: Duration
 }
 

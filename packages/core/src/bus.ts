@@ -34,7 +34,7 @@ import { ClosedError, OptionError, show, toError } from './errors.js'
 import type { BusEvents, EventSources } from './events.js'
 import type { Logger } from './logger.js'
 import { checkName } from './names.js'
-import { checkMiddleware, checkOptions } from './options.js'
+import { checkMiddleware, checkOptions, oneOf } from './options.js'
 import { Publisher } from './publish/publisher.js'
 import { unsupported } from './support.js'
 import { nameOf, type Topic, type TopicLike, type TopicRef, toTopic } from './topic.js'
@@ -347,7 +347,12 @@ function checkedAdmin(admin: Admin, assertOpen: () => void): Admin {
     },
     async createGroup(topic, group, options) {
       check(topic, group)
-      await admin.createGroup(topic, group, options)
+      const { order = 'none', from = 'latest' } = options ?? {}
+      oneOf('order', order, ['none', 'key'])
+      if (!(from === 'latest' || from === 'earliest' || from instanceof Date)) {
+        throw new OptionError("createGroup: from is 'latest', 'earliest' or a Date")
+      }
+      await admin.createGroup(topic, group, { order, from })
     },
     async deleteTopic(topic) {
       check(topic)

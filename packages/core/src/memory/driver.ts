@@ -208,7 +208,9 @@ export class MemoryDriver implements Driver, MemoryConnection {
     },
     createGroup: async (topic, group, options) => {
       const target = this.broker.topic(topic, true)
-      if (!target.group(group)) target.createGroup(group, options.order, options.from)
+      const existing = target.group(group)
+      if (existing === undefined) target.createGroup(group, options.order, options.from)
+      else existing.checkOrder(options.order)
     },
     deleteTopic: async (topic) => this.broker.deleteTopic(topic),
     deleteGroup: async (topic, group) => this.broker.deleteGroup(topic, group),

@@ -72,6 +72,14 @@ export class MemoryGroup {
     this.schedule()
   }
 
+  /** @throws ConflictError */
+  checkOrder(order: 'none' | 'key'): void {
+    if (order === this.order) return
+    throw new ConflictError(
+      `group '${this.name}' of topic '${this.topic}' exists with order '${this.order}', not '${order}'`,
+    )
+  }
+
   join(member: Member): void {
     if (member.spec.order !== this.order) {
       if (this.members.length > 0) {
