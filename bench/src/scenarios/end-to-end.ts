@@ -2,9 +2,9 @@ import { Ledger, makerOf } from '../payloads.js'
 import type { Entry, Kind, Payloads, Settings, Target } from '../session.js'
 import { breathe, type Load, type Scenario } from './scenario.js'
 
-const batchSize = 500
+const batchSize = 250
 /** As many may be under way before the publisher waits for the consumer. */
-const window = 5000
+const window = 1000
 
 /** Publish in batches, handle, ack: messages per second from the first publish to the last one handled. */
 async function throughput<K extends Kind>(

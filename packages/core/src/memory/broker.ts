@@ -112,7 +112,7 @@ export class MemoryBroker {
   }
 
   store(outgoing: OutgoingMessage, create: boolean): void {
-    this.topic(outgoing.message.topic, create).store(outgoing)
+    this.topic(outgoing.message.topic, create).store(outgoing, this.clock.now())
   }
 
   // --- Faults ---

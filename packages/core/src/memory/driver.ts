@@ -71,10 +71,11 @@ export class MemoryDriver implements Driver, MemoryConnection {
 
   #publish(batch: readonly OutgoingMessage[], settle: PublishSettle): void {
     if (this.crashed) return
-    for (let i = 0; i < batch.length; i++) this.#publishOne(batch[i]!, i, settle)
+    const now = this.broker.clock.now()
+    for (let i = 0; i < batch.length; i++) this.#publishOne(batch[i]!, i, settle, now)
   }
 
-  #publishOne(outgoing: OutgoingMessage, index: number, settle: PublishSettle): void {
+  #publishOne(outgoing: OutgoingMessage, index: number, settle: PublishSettle, now: number): void {
     if (!this.connected) {
       const error = new ConnectionError('the connection to the memory broker is down')
       return settle(index, { outcome: 'unsent', error })
@@ -96,7 +97,7 @@ export class MemoryDriver implements Driver, MemoryConnection {
           id,
         )
       }
-      topic.store(outgoing)
+      topic.store(outgoing, now)
     } catch (error) {
       return settle(index, { outcome: 'rejected', error })
     }

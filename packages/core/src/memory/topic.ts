@@ -1,30 +1,21 @@
 import type { Clock, Timer } from '../clock.js'
-import { Deque } from '../deque.js'
 import type { OutgoingMessage } from '../driver.js'
 import { Heap } from '../heap.js'
 import type { WireMessage } from '../message.js'
 import { MemoryGroup } from './group.js'
 import type { MemoryOptions } from './options.js'
-
-interface Retained {
-  readonly message: WireMessage
-  readonly storedAt: number
-}
+import { Retained } from './retained.js'
 
 interface Delayed extends OutgoingMessage {
   readonly due: number
   readonly rank: number
 }
 
-/** Bodies that a topic keeps for late groups, in bytes, whatever their number. */
-const retainBytes = 16 * 1024 * 1024
-
 /** A topic: fans messages out to its groups, keeps delayed ones, and remembers some for groups to come. */
 export class MemoryTopic {
   readonly groups = new Map<string, MemoryGroup>()
   readonly taps = new Set<(message: WireMessage) => void>()
-  readonly #log = new Deque<Retained>()
-  #logBytes = 0
+  readonly #retained: Retained
   readonly #delayed = new Heap<Delayed>(
     (a, b) => a.due < b.due || (a.due === b.due && a.rank < b.rank),
   )
@@ -37,7 +28,9 @@ export class MemoryTopic {
     readonly name: string,
     private readonly clock: Clock,
     private readonly options: Required<MemoryOptions>,
-  ) {}
+  ) {
+    this.#retained = new Retained(options.retain)
+  }
 
   /** Messages of the fullest group, and those that wait for their time. */
   get backlog(): number {
@@ -46,27 +39,22 @@ export class MemoryTopic {
     return most + this.#delayed.size
   }
 
-  store(outgoing: OutgoingMessage): void {
+  store(outgoing: OutgoingMessage, now: number): void {
     if (this.options.dedupeWindow > 0 && this.#repeated(outgoing.message.id)) return
     if (outgoing.delayMs > 0) {
-      const due = this.clock.now() + outgoing.delayMs
+      const due = now + outgoing.delayMs
       this.#delayed.push({ ...outgoing, due, rank: this.#rank++ })
       this.#wakeBy(due)
       return
     }
-    this.#fanOut(outgoing)
+    this.#fanOut(outgoing, now)
   }
 
-  #fanOut({ message, priority = 0, ttlMs }: OutgoingMessage): void {
-    const expiresAt = ttlMs === undefined ? Number.POSITIVE_INFINITY : this.clock.now() + ttlMs
+  #fanOut({ message, priority = 0, ttlMs }: OutgoingMessage, now: number): void {
+    const expiresAt = ttlMs === undefined ? Number.POSITIVE_INFINITY : now + ttlMs
     for (const group of this.groups.values()) group.add(message, priority, expiresAt)
     for (const tap of this.taps) tap(message)
-    if (this.options.retain === 0) return
-    this.#log.push({ message, storedAt: this.clock.now() })
-    this.#logBytes += message.body.byteLength
-    while (this.#log.size > this.options.retain || this.#logBytes > retainBytes) {
-      this.#logBytes -= this.#log.shift()?.message.body.byteLength ?? 0
-    }
+    this.#retained.add(message, now)
   }
 
   #repeated(id: string): boolean {
@@ -93,8 +81,8 @@ export class MemoryTopic {
     this.groups.set(name, group)
     if (from !== 'latest') {
       const since = from === 'earliest' ? Number.NEGATIVE_INFINITY : from.getTime()
-      for (const { message, storedAt } of this.#log) {
-        if (storedAt >= since) group.add(message, 0, Number.POSITIVE_INFINITY)
+      for (const message of this.#retained.since(since)) {
+        group.add(message, 0, Number.POSITIVE_INFINITY)
       }
     }
     return group
@@ -122,7 +110,7 @@ export class MemoryTopic {
     const now = this.clock.now()
     for (let next = this.#delayed.peek(); next && next.due <= now; next = this.#delayed.peek()) {
       this.#delayed.pop()
-      this.#fanOut(next)
+      this.#fanOut(next, now)
     }
     const next = this.#delayed.peek()
     if (next !== undefined) this.#wakeBy(next.due)
