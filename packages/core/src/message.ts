@@ -47,45 +47,40 @@ const pool = new Uint8Array(8192)
 let used = pool.length
 let lastTime = 0
 let sequence = 0
+/** The part of the id that holds `lastTime`. */
+let timePart = ''
 
 /** A UUID of version 7 (RFC 9562): sortable by time, and in order of creation within one process. */
 export function newId(now: number = Date.now()): string {
   // A clock that was turned back by more than a minute begins anew: it is another clock, or was wrong before.
-  if (now > lastTime || now < lastTime - 60_000) {
-    lastTime = now
-    sequence = 0
-  } else if (++sequence > 0xfff) {
-    lastTime++
-    sequence = 0
-  }
+  if (now > lastTime || now < lastTime - 60_000) startTime(now)
+  else if (++sequence > 0xfff) startTime(lastTime + 1)
   if (used + 8 > pool.length) {
     randomFillSync(pool)
     used = 0
   }
   const at = used
   used += 8
-  const high = Math.floor(lastTime / 0x10000)
-  const byte = (i: number) => hex[pool[at + i]!]!
   return (
-    hex[(high >>> 24) & 255]! +
-    hex[(high >>> 16) & 255] +
-    hex[(high >>> 8) & 255] +
-    hex[high & 255] +
-    '-' +
-    hex[(lastTime >>> 8) & 255] +
-    hex[lastTime & 255] +
-    '-7' +
+    timePart +
     hex[sequence >>> 8]!.charAt(1) +
     hex[sequence & 255] +
     '-' +
     hex[(pool[at]! & 0x3f) | 0x80] +
-    byte(1) +
+    hex[pool[at + 1]!] +
     '-' +
-    byte(2) +
-    byte(3) +
-    byte(4) +
-    byte(5) +
-    byte(6) +
-    byte(7)
+    hex[pool[at + 2]!] +
+    hex[pool[at + 3]!] +
+    hex[pool[at + 4]!] +
+    hex[pool[at + 5]!] +
+    hex[pool[at + 6]!] +
+    hex[pool[at + 7]!]
   )
+}
+
+function startTime(time: number): void {
+  lastTime = time
+  sequence = 0
+  const digits = Math.floor(time).toString(16).padStart(12, '0')
+  timePart = `${digits.slice(0, 8)}-${digits.slice(8)}-7`
 }

@@ -51,11 +51,16 @@ export function buildChain(
   return compose(outer, decoded as never) as unknown as Chain
 }
 
+/** So many handler calls of a subscription are watched, then one in 64, until one is found out: then all. */
+const watched = 1000
+
 /**
  * Notes when the handler has ended, so that the runtime finds out if a middleware returned before: it forgot to await `next`,
- * and the message must not be acked yet.
+ * and the message must not be acked yet. Middleware does so always or never, as a rule, so not every call is watched: it
+ * costs a promise.
  */
 function tracked(handle: (context: Context) => MaybePromise<void>) {
+  let calls = 0
   async function wait(context: Context, result: Promise<void>): Promise<void> {
     try {
       await result
@@ -66,6 +71,7 @@ function tracked(handle: (context: Context) => MaybePromise<void>) {
   return (context: Context): MaybePromise<void> => {
     const result = handle(context)
     if (!isPromise(result)) return
+    if (++calls > watched && (calls & 63) !== 0 && !context.host.hasty) return result
     context.inner = wait(context, result)
     return context.inner
   }

@@ -57,6 +57,7 @@ export class Consumer implements Subscription, ContextHost {
   readonly clock: Clock
   readonly logger: Logger
   readonly publish: Publish
+  hasty = false
   readonly done: Promise<void>
   readonly marker = newMarker()
   readonly #run: (context: Context) => void

@@ -21,6 +21,8 @@ export interface ContextHost {
   readonly clock: Clock
   readonly logger: Logger
   readonly publish: Publish
+  /** Set once a middleware was found to return before its `next` had ended. */
+  hasty: boolean
   ack(context: Context): Promise<boolean>
   retry(context: Context, delay: Duration | undefined, error: unknown): Promise<boolean>
   deadLetter(

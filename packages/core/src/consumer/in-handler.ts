@@ -36,6 +36,19 @@ export interface Outcome {
 
 type Chain = (context: Context) => MaybePromise<unknown>
 
+/** Once per subscription: somebody should mend it. */
+function tellHasty({ host, topic, group }: Context): void {
+  if (host.hasty) return
+  host.hasty = true
+  host.logger.warn(
+    'a middleware returned before next() had ended; await or return what next() gives',
+    {
+      topic,
+      group,
+    },
+  )
+}
+
 /**
  * A function that runs the chain and tells how it ended. A chain without a promise in it ends before this returns. Made once
  * per consumer: its parts bear the marker as their names.
@@ -55,7 +68,10 @@ export function handlerRunner(
       try {
         await result
         // A middleware that didn't await next() is over before its handler: what counts is the handler.
-        while (context.inner !== undefined) await context.inner
+        while (context.inner !== undefined) {
+          tellHasty(context)
+          await context.inner
+        }
       } catch (thrown) {
         return outcome.failed(context, thrown)
       }
@@ -71,6 +87,7 @@ export function handlerRunner(
       result = start(context)
       pending = isPromise(result)
       if (!pending && context.inner !== undefined) {
+        tellHasty(context)
         result = context.inner
         pending = true
       }
