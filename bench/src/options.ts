@@ -7,7 +7,7 @@ Usage: npm run bench -- [options]
   --driver NAME    memory (default)
   --scenario TEXT  only those whose name contains this; may be given several times
   --rounds N       rounds after the warm-up (default 5); the figures are their medians
-  --messages N     messages in each measurement of throughput (default 200000)
+  --messages N     messages in each measurement of throughput (default 1000000)
   --cpu            throughput by CPU time, garbage collection included, instead of the clock: less
                    than one core really does, but steady on a busy machine
   --json FILE      write the figures to this file
@@ -57,7 +57,7 @@ function parse(args: readonly string[]) {
         driver: { type: 'string', default: 'memory' },
         scenario: { type: 'string', multiple: true, default: [] },
         rounds: { type: 'string', default: '5' },
-        messages: { type: 'string', default: '200000' },
+        messages: { type: 'string', default: '1000000' },
         json: { type: 'string' },
         cpu: { type: 'boolean', default: false },
         profile: { type: 'boolean', default: false },

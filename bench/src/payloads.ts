@@ -12,7 +12,8 @@ export interface Maker<T> {
 
 const makers: { readonly [K in Kind]: Maker<Payloads[K]> } = {
   text: {
-    make: (seq) => filler + String(seq).padStart(digits, '0'),
+    // By way of bytes, so that it is one flat string and not a rope that somebody has to flatten later.
+    make: (seq) => Buffer.from(filler + String(seq).padStart(digits, '0')).toString('latin1'),
     read(payload) {
       let seq = 0
       for (let at = size - digits; at < size; at++) seq = seq * 10 + payload.charCodeAt(at) - 48
@@ -35,29 +36,59 @@ const makers: { readonly [K in Kind]: Maker<Payloads[K]> } = {
   },
 }
 
+/** Different payloads in a measurement; more would only make the heap large, which slows down all that is measured. */
+export const variety = 4096
+
+/**
+ * The payloads of a measurement, used in turn, made before its clock starts: they are the application's cost, not the
+ * library's.
+ */
+export function payloadsOf<K extends Kind>(kind: K): readonly Payloads[K][] {
+  return Array.from({ length: variety }, (_, number) => makers[kind].make(number))
+}
+
 export function makerOf<K extends Kind>(kind: K): Maker<Payloads[K]> {
   return makers[kind]
 }
 
-/** Marks what was handled, by number, and resolves `all` when nothing is missing. */
+/**
+ * Counts what was handled, by number, and resolves `all` when nothing is missing. With fewer numbers than messages they are used
+ * in turn, and each must come as often as it was published; what comes more often counts for nothing.
+ */
 export class Ledger {
-  readonly #seen: Uint8Array
+  readonly #left: Uint32Array
   readonly all: Promise<void>
   #resolve!: () => void
+  #awaited = -1
+  #wake: (() => void) | undefined
   handled = 0
 
-  constructor(readonly expected: number) {
-    this.#seen = new Uint8Array(expected)
+  constructor(
+    readonly expected: number,
+    numbers = expected,
+  ) {
+    this.#left = new Uint32Array(numbers)
+    for (let seq = 0; seq < expected; seq++) this.#left[seq % numbers]!++
     this.all = new Promise((resolve) => {
       this.#resolve = resolve
     })
   }
 
-  mark(seq: number): void {
+  mark(number: number): void {
     // Undefined for a number that was never published: it marks nothing, and the run never ends well.
-    if (this.#seen[seq] !== 0) return
-    this.#seen[seq] = 1
+    if (!(this.#left[number]! > 0)) return
+    this.#left[number]!--
     if (++this.handled === this.expected) this.#resolve()
+    if (this.handled === this.#awaited) this.#wake?.()
+  }
+
+  /** Resolves when so many were handled. One may wait at a time. */
+  reach(count: number): Promise<void> {
+    if (this.handled >= count) return Promise.resolve()
+    this.#awaited = count
+    return new Promise((resolve) => {
+      this.#wake = resolve
+    })
   }
 
   /** Rejects if something is still missing after so long. */

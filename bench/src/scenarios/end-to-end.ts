@@ -1,12 +1,13 @@
-import { Ledger, makerOf } from '../payloads.js'
-import type { Entry, Kind, Payloads, Settings, Target } from '../session.js'
-import { breathe, type Load, type Scenario } from './scenario.js'
+import { Ledger, makerOf, payloadsOf, variety } from '../payloads.js'
+import type { Kind, Settings, Target } from '../session.js'
+import type { Load, Scenario } from './scenario.js'
 
-const batchSize = 250
+/** Publishes that are awaited together. */
+const chunk = 128
 /** As many may be under way before the publisher waits for the consumer. */
-const window = 1000
+const window = 256
 
-/** Publish in batches, handle, ack: messages per second from the first publish to the last one handled. */
+/** Publish, handle, ack: messages per second from the first publish to the last one handled. */
 async function throughput<K extends Kind>(
   target: Target,
   settings: Settings<K>,
@@ -14,21 +15,22 @@ async function throughput<K extends Kind>(
   keys: number,
 ): Promise<number> {
   const session = await target.open(settings)
-  const { make, read } = makerOf(settings.kind)
-  const ledger = new Ledger(messages)
+  const { read } = makerOf(settings.kind)
+  const payloads = payloadsOf(settings.kind)
+  const names = Array.from({ length: keys }, (_, i) => `k${i}`)
+  const ledger = new Ledger(messages, variety)
   await session.consume(async (payload) => {
     ledger.mark(read(payload))
   })
   const start = now()
   for (let seq = 0; seq < messages; ) {
-    const end = Math.min(messages, seq + batchSize)
-    const entries: Entry<Payloads[K]>[] = []
+    const end = Math.min(messages, seq + chunk)
+    const confirmations: Promise<unknown>[] = []
     for (; seq < end; seq++) {
-      const payload = make(seq)
-      entries.push(keys > 0 ? { payload, key: `k${seq % keys}` } : { payload })
+      confirmations.push(session.publish(payloads[seq % variety]!, names[seq % keys]))
     }
-    await session.publishBatch(entries)
-    while (seq - ledger.handled > window) await breathe()
+    await Promise.all(confirmations)
+    await ledger.reach(seq - window)
   }
   await ledger.complete(patienceMs)
   const seconds = (now() - start) / 1000

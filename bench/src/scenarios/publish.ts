@@ -1,27 +1,28 @@
-import { Ledger, makerOf } from '../payloads.js'
+import { Ledger, makerOf, payloadsOf, variety } from '../payloads.js'
 import type { Payloads, Session, Target } from '../session.js'
 import type { Load, Scenario } from './scenario.js'
 
 type Text = Payloads['text']
-type Send = (session: Session<Text>, messages: number) => Promise<void>
+type Send = (session: Session<Text>, payloads: readonly Text[], messages: number) => Promise<void>
 
-const { make, read } = makerOf('text')
+const { read } = makerOf('text')
 const lanes = 256
 const batchSize = 500
 
 /** One publish for each message, `lanes` of them waiting for their confirmation. */
-const single: Send = async (session, messages) => {
+const single: Send = async (session, payloads, messages) => {
   let seq = 0
   const lane = async () => {
-    while (seq < messages) await session.publish(make(seq++))
+    while (seq < messages) await session.publish(payloads[seq++ % variety]!)
   }
   await Promise.all(Array.from({ length: lanes }, lane))
 }
 
-const batches: Send = async (session, messages) => {
+const batches: Send = async (session, payloads, messages) => {
   for (let seq = 0; seq < messages; seq += batchSize) {
     const length = Math.min(batchSize, messages - seq)
-    await session.publishBatch(Array.from({ length }, (_, i) => ({ payload: make(seq + i) })))
+    const entries = Array.from({ length }, (_, i) => ({ payload: payloads[(seq + i) % variety]! }))
+    await session.publishBatch(entries)
   }
 }
 
@@ -32,13 +33,14 @@ async function rate(
   send: Send,
 ): Promise<number> {
   const session = await target.open({ kind: 'text', concurrency: 64, order: 'none' })
-  const ledger = new Ledger(messages)
+  const payloads = payloadsOf('text')
+  const ledger = new Ledger(messages, variety)
   await session.consume(async (payload) => {
     ledger.mark(read(payload))
   })
   session.pause()
   const start = now()
-  await send(session, messages)
+  await send(session, payloads, messages)
   const seconds = (now() - start) / 1000
   session.resume()
   await ledger.complete(patienceMs)

@@ -34,8 +34,14 @@ function listen(signal: AbortSignal): Listening {
   return listening
 }
 
+/** One of another realm, as test environments with a DOM of their own have. */
+function looksLikeOne(signal: unknown): boolean {
+  const { aborted, addEventListener } = (signal ?? {}) as Partial<AbortSignal>
+  return typeof aborted === 'boolean' && typeof addEventListener === 'function'
+}
+
 /** @throws OptionError */
 export function checkSignal(where: string, signal: unknown): void {
-  if (signal === undefined || signal instanceof AbortSignal) return
+  if (signal === undefined || signal instanceof AbortSignal || looksLikeOne(signal)) return
   throw new OptionError(`${where}: signal is ${show(signal)}; it must be an AbortSignal`)
 }

@@ -302,3 +302,55 @@ describe('a publish middleware that does not await next', () => {
     await expect(bus.publish('orders', 2)).rejects.toThrow(/did not call next\(\)/)
   })
 })
+
+describe('subscribing to a driver that hangs', () => {
+  it('ends when its signal aborts, and leaves what comes too late', async () => {
+    let joined: (() => void) | undefined
+    let left = 0
+    const driver: DriverModule = {
+      ...memory,
+      async connect(config) {
+        const inner = await memory.connect(config as never)
+        return Object.assign(Object.create(inner), {
+          subscribe: () =>
+            new Promise((resolve) => {
+              joined = () => resolve({ close: async () => void left++ })
+            }),
+        })
+      },
+    }
+    const bus = await connect({ driver })
+    const controller = new AbortController()
+    const { signal } = controller
+    const subscribing = bus.subscribe('orders', { group: 'g', signal }, () => {})
+    await new Promise((resolve) => setImmediate(resolve))
+    controller.abort()
+    await expect(subscribing).rejects.toMatchObject({ code: 'LONGSHORE_CLOSED' })
+    joined?.()
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(left).toBe(1)
+    await bus.close()
+  })
+})
+
+describe('a handler that fails inside of a middleware that awaits something else', () => {
+  it('does not end the process', async () => {
+    const crashes: unknown[] = []
+    const listen = (error: unknown) => void crashes.push(error)
+    process.on('unhandledRejection', listen)
+    await using bus = await createTestBus()
+    const forgets: ConsumeMiddleware = async (context, next) => {
+      next(context)
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    }
+    await bus.subscribe('orders', { group: 'g', middleware: [forgets] }, async () => {
+      await undefined
+      throw new Error('no')
+    })
+    await bus.publish('orders', 1)
+    await bus.handled()
+    await new Promise((resolve) => setImmediate(resolve))
+    process.off('unhandledRejection', listen)
+    expect(crashes).toEqual([])
+  })
+})

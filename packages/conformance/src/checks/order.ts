@@ -81,7 +81,7 @@ async function skipping(ctx: Context, ordered: boolean): Promise<void> {
     order: ordered ? 'key' : 'none',
     ...(ordered ? { onKeyFailure: 'skip' } : {}),
     concurrency: 4,
-    retry: { attempts: 3, base: 600, factor: 1, jitter: 0 },
+    retry: { attempts: 3, base: 1500, factor: 1, jitter: 0 },
   }
   const done: number[] = []
   const { seen } = await ctx.collect(bus, to, options, ({ n }, { attempt }) => {
@@ -90,7 +90,9 @@ async function skipping(ctx: Context, ordered: boolean): Promise<void> {
   })
   await publishKey(bus, to, 'k', 1)
   await ctx.until(() => seen.length === 1, 'the first attempt')
-  await publishKey(bus, to, 'k', 4, 1)
+  // Together, so that all of them are there long before the retry is due.
+  const rest = [1, 2, 3, 4].map((n) => ({ payload: { producer: 'p', key: 'k', n } }))
+  await bus.publishBatch(to, rest)
   await ctx.until(
     () => done.length >= 5,
     () => `5 messages; done are ${done}`,

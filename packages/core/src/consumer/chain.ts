@@ -22,6 +22,7 @@ export function buildChain(
   busMiddleware: readonly ConsumeMiddleware[],
   handler: (payload: unknown, context: Context) => unknown,
   ordered: boolean,
+  marker: string,
 ): Chain {
   const outer: ConsumeMiddleware[] = []
   if (settings.customDeadLetter) outer.push(settings.customDeadLetter)
@@ -35,7 +36,7 @@ export function buildChain(
   }
 
   const plain = (context: Context) => handler(context.payload, context) as MaybePromise<void>
-  const handle = outer.length + inner.length === 0 ? plain : tracked(plain)
+  const handle = outer.length + inner.length === 0 ? plain : tracked(plain, marker)
   const rest = compose(inner, handle as never, outer.length) as unknown as Chain
   const decoded: Chain = (context) => {
     const payload = validate(topic, decode(topic, context.incoming.message.body), 'a message of')
@@ -59,20 +60,27 @@ const watched = 1000
  * and the message must not be acked yet. Middleware does so always or never, as a rule, so not every call is watched: it
  * costs a promise.
  */
-function tracked(handle: (context: Context) => MaybePromise<void>) {
+function tracked(handle: (context: Context) => MaybePromise<void>, marker: string) {
   let calls = 0
-  async function wait(context: Context, result: Promise<void>): Promise<void> {
-    try {
-      await result
-    } finally {
-      context.inner = undefined
-    }
+  // Its name is for `calledFromHandler`: a promise that two wait for ends an async stack trace.
+  const waits = {
+    async [marker](context: Context, result: Promise<void>): Promise<void> {
+      try {
+        await result
+      } finally {
+        context.inner = undefined
+      }
+    },
   }
+  const wait = waits[marker]!
   return (context: Context): MaybePromise<void> => {
     const result = handle(context)
     if (!isPromise(result)) return
     if (++calls > watched && (calls & 63) !== 0 && !context.host.hasty) return result
-    context.inner = wait(context, result)
-    return context.inner
+    const inner = wait(context, result)
+    context.inner = inner
+    // Should nobody await it, its failure is still the message's and not the process's.
+    inner.catch(() => {})
+    return inner
   }
 }

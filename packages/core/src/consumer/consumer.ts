@@ -45,6 +45,25 @@ export interface ConsumerDeps {
 /** How long the driver may take to leave, beyond the timeout of `close`, in milliseconds. */
 const leaveMs = 1000
 
+/** A subscription that comes after its signal aborted is left at once. */
+async function unlessAborted(
+  joining: Promise<DriverSubscription>,
+  signal: AbortSignal,
+): Promise<DriverSubscription> {
+  let deafen: (() => void) | undefined
+  const aborted = new Promise<never>((_, reject) => {
+    deafen = onAbort(signal, () => {
+      joining.then((subscription) => subscription.close()).catch(() => {})
+      reject(new ClosedError('it was aborted', { cause: signal.reason }))
+    })
+  })
+  try {
+    return await Promise.race([joining, aborted])
+  } finally {
+    deafen?.()
+  }
+}
+
 /**
  * The consumer runtime: takes what a driver pushes, runs it within its bounds, and settles each delivery once. One file
  * over the usual length, as it is one state machine: `start`, then deliveries come; `close` stops the intake, hands back,
@@ -98,7 +117,7 @@ export class Consumer implements Subscription, ContextHost {
     this.logger = logger
     this.publish = deps.publish
     this.ordered = spec.order === 'key'
-    const chain = buildChain(of, settings, deps.middleware, handler, this.ordered)
+    const chain = buildChain(of, settings, deps.middleware, handler, this.ordered, this.marker)
     this.#run = handlerRunner(this.marker, chain, {
       succeeded: (context) => this.#succeeded(context),
       failed: (context, thrown) =>
@@ -158,11 +177,12 @@ export class Consumer implements Subscription, ContextHost {
     let subscription: DriverSubscription
     try {
       await this.#circuits?.start()
-      subscription = await this.deps.driver.subscribe(spec, {
+      const joining = this.deps.driver.subscribe(spec, {
         deliver: (batch) => this.#deliver(batch),
         revoke: (deliveries, reason) => this.#revoke(deliveries, reason),
         fail: (error) => this.#failed(error),
       })
+      subscription = await (signal === undefined ? joining : unlessAborted(joining, signal))
     } catch (error) {
       this.#circuits?.stop()
       this.#heartbeat?.cancel()

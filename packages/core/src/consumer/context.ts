@@ -43,8 +43,6 @@ export class Context implements Delivery<unknown> {
   settlement: Settlement = 'open'
   /** How it is (being) settled; undefined while it is open. */
   settledBy: 'ack' | 'retry' | 'dead-letter' | 'hand-back' | undefined = undefined
-  /** Set when the runtime took it out of a queue without running it. */
-  dropped = false
   /** Lets a half-open circuit try. */
   trial = false
   /** To be run again in this process, when its time has come and its handler has ended. */

@@ -29,10 +29,7 @@ export class PlainSchedule implements Schedule {
   }
 
   next(): Context | undefined {
-    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
-      if (!next.dropped) return next
-    }
-    return undefined
+    return this.#waiting.shift()
   }
 
   done(): void {}
@@ -46,7 +43,7 @@ export class PlainSchedule implements Schedule {
   }
 
   drain(): Context[] {
-    return this.#waiting.drain().filter((context) => !context.dropped)
+    return this.#waiting.drain()
   }
 }
 
@@ -126,11 +123,9 @@ export class LaneSchedule implements Schedule {
   }
 
   #shift(lane: Lane): Context | undefined {
-    for (let next = lane.waiting.shift(); next !== undefined; next = lane.waiting.shift()) {
-      this.#size--
-      if (!next.dropped) return next
-    }
-    return undefined
+    const next = lane.waiting.shift()
+    if (next !== undefined) this.#size--
+    return next
   }
 
   done(context: Context): void {

@@ -33,7 +33,8 @@ const messageOptions = [
   'causationId',
 ] as const
 const publishOptions = [...messageOptions, 'deadline', 'signal'] as const
-const entryOptions = [...messageOptions, 'payload'] as const
+/** `payload` first: every entry has it. */
+const entryOptions = ['payload', ...messageOptions] as const
 
 const none: PublishOptions = Object.freeze({})
 
