@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { availableParallelism, loadavg } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { measureAlone } from './alone.js'
 import { longshore } from './longshore.js'
 import { type Options, parseOptions, UsageError, usage } from './options.js'
 import { profiled } from './profile.js'
@@ -33,13 +34,15 @@ async function bench({ driver, rounds, messages, json, profile, cpu, ...options 
       `no driver '${driver}' here; there are: ${Object.keys(drivers).join(', ')}`,
     )
   }
-  const chosen = scenarios.filter(
+  const exact = scenarios.filter(({ name }) => options.scenarios.includes(name))
+  const matching = scenarios.filter(
     ({ name, metrics }) =>
       options.scenarios.length === 0 ||
       options.scenarios.some((part) =>
         [name, ...metrics.map((metric) => metric.name)].some((text) => text.includes(part)),
       ),
   )
+  const chosen = exact.length > 0 ? exact : matching
   if (chosen.length === 0) {
     const names = scenarios.map(({ name }) => `\n  ${name}`).join('')
     throw new UsageError(`no scenario has that in its name; there are:${names}`)
@@ -57,7 +60,12 @@ async function bench({ driver, rounds, messages, json, profile, cpu, ...options 
   const load = Math.round((loadavg()[0] ?? 0) * 10) / 10
   const cores = availableParallelism()
   const results: Result[] = []
-  for (const scenario of chosen) results.push(...(await measure(scenario, plan)))
+  const own = ['--driver', driver, '--rounds', `${rounds}`, '--messages', `${messages}`]
+  if (cpu) own.push('--cpu')
+  if (profile) own.push('--profile')
+  const [only] = chosen.length === 1 ? chosen : []
+  if (only !== undefined) results.push(...(await measure(only, plan)))
+  else for (const { name } of chosen) results.push(...(await measureAlone(name, own)))
 
   console.log(table(results, known.raw.name))
   if (load > cores / 2 && !cpu) {

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
 
-export const usage = `Measures Longshore against the bare client of a broker, in alternating rounds.
+export const usage = `Measures Longshore against the bare client of a broker, in alternating rounds,
+each scenario in a process of its own.
 
 Usage: npm run bench -- [options]
 
