@@ -46,14 +46,17 @@ export class Batches {
         return reject(new HandBack())
       }
       this.#gathering.push({ context, resolve, reject })
-      if (this.#gathering.length === 1) {
-        this.#timer = this.clock.setTimer(() => {
-          this.#due = true
-          this.#run()
-        }, this.#waitMs)
-      }
+      if (this.#gathering.length === 1) this.#startWaiting()
       this.#run()
     })
+
+  /** What gathers now becomes a batch after `batchWait`, full or not. */
+  #startWaiting(): void {
+    this.#timer = this.clock.setTimer(() => {
+      this.#due = true
+      this.#run()
+    }, this.#waitMs)
+  }
 
   /** Hands back what waits for a batch; batches that run go on. */
   close(): void {
@@ -70,12 +73,7 @@ export class Batches {
       const batch = this.#gathering.splice(0, this.#size)
       this.#timer?.cancel()
       this.#due = false
-      if (this.#gathering.length > 0) {
-        this.#timer = this.clock.setTimer(() => {
-          this.#due = true
-          this.#run()
-        }, this.#waitMs)
-      }
+      if (this.#gathering.length > 0) this.#startWaiting()
       this.#running++
       void this.#runBatch(batch)
     }

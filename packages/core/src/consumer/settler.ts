@@ -26,6 +26,12 @@ function opens(reason: DeadLetterReason, trial: boolean): boolean {
   return opensCircuit.has(reason) || (trial && (reason === 'parked' || reason === 'requested'))
 }
 
+/** From here on nobody else can settle it. */
+function begin(context: Context, by: NonNullable<Context['settledBy']>): void {
+  context.settlement = 'settling'
+  context.settledBy = by
+}
+
 export interface SettlerDeps {
   readonly driver: Driver
   readonly clock: Clock
@@ -49,19 +55,16 @@ export class Settler {
   /** The fast path: settles at once if the driver does. */
   ack(context: Context): MaybePromise<boolean> {
     if (context.settlement !== 'open') return false
-    context.settlement = 'settling'
-    context.settledBy = 'ack'
+    begin(context, 'ack')
+    let first: Promise<boolean>
     try {
       const taken = this.subscription.ack(context.incoming)
       if (!isPromise(taken)) return this.#settled(context, taken)
-      return this.#persist(context, () => this.subscription.ack(context.incoming), taken)
+      first = taken
     } catch (error) {
-      return this.#persist(
-        context,
-        () => this.subscription.ack(context.incoming),
-        Promise.reject(error),
-      )
+      first = Promise.reject(error)
     }
+    return this.#persist(context, () => this.subscription.ack(context.incoming), first)
   }
 
   async retry(context: Context, delayMs: number, error: Error): Promise<boolean> {
@@ -75,8 +78,7 @@ export class Settler {
     }
     const { capabilities } = driver
     const holder = request.hold ? capabilities.orderedRetry : capabilities.retry
-    context.settlement = 'settling'
-    context.settledBy = 'retry'
+    begin(context, 'retry')
     let taken: boolean
     if (holder === 'process') {
       context.again = { request, dueAt: clock.now() + delayMs }
@@ -92,8 +94,7 @@ export class Settler {
   async bury(context: Context, error: Error, reason: DeadLetterReason): Promise<boolean> {
     if (context.settlement !== 'open') return false
     const { settings, clock, announce, logger } = this.deps
-    context.settlement = 'settling'
-    context.settledBy = 'dead-letter'
+    begin(context, 'dead-letter')
     const { id, key } = context.incoming.message
     const now = clock.now()
     const failure = describeFailure(
@@ -140,10 +141,7 @@ export class Settler {
   async handBack(contexts: readonly Context[]): Promise<readonly Context[]> {
     const open = contexts.filter((context) => context.settlement === 'open' && !context.revoked)
     if (open.length === 0) return []
-    for (const context of open) {
-      context.settlement = 'settling'
-      context.settledBy = 'hand-back'
-    }
+    for (const context of open) begin(context, 'hand-back')
     const { announce, logger } = this.deps
     try {
       await this.subscription.release(open.map((context) => context.incoming))

@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.js'
 import type { DriverConfig, DriverModule } from '../driver.js'
 import { ConflictError, ConnectionError, OptionError } from '../errors.js'
 import { checkOptions } from '../options.js'
@@ -47,8 +48,13 @@ function readUrl(url: string): MemoryOptions {
   return options
 }
 
-function readOptions(config: DriverConfig<MemoryOptions>): Required<MemoryOptions> {
-  const options = { ...defaults, ...(config.url ? readUrl(config.url) : {}), ...config.options }
+/** What the user asked for, in the URL and beside it. */
+function askedFor(config: DriverConfig<MemoryOptions>): MemoryOptions {
+  return { ...(config.url ? readUrl(config.url) : {}), ...config.options }
+}
+
+function withDefaults(asked: MemoryOptions): Required<MemoryOptions> {
+  const options = { ...defaults, ...asked }
   for (const name of numbers) {
     const value = options[name]
     if (!Number.isInteger(value) || Number(value) < 0) {
@@ -58,22 +64,22 @@ function readOptions(config: DriverConfig<MemoryOptions>): Required<MemoryOption
   return options
 }
 
-function brokerFor(options: Required<MemoryOptions>, config: DriverConfig<MemoryOptions>) {
+function brokerFor(asked: MemoryOptions, clock: Clock): MemoryBroker {
+  const options = withDefaults(asked)
   const { name } = options
-  if (name === '') return new MemoryBroker(config.clock, options)
+  if (name === '') return new MemoryBroker(clock, options)
   const broker = brokers.get(name)
   if (broker !== undefined) {
-    checkSame(broker, config)
+    checkSame(broker, asked)
     return broker
   }
-  const made = new MemoryBroker(config.clock, options)
+  const made = new MemoryBroker(clock, options)
   brokers.set(name, made)
   return made
 }
 
 /** What is asked for must be what the broker has; what isn't asked for is as it is. */
-function checkSame(broker: MemoryBroker, config: DriverConfig<MemoryOptions>): void {
-  const asked = { ...(config.url ? readUrl(config.url) : {}), ...config.options }
+function checkSame(broker: MemoryBroker, asked: MemoryOptions): void {
   for (const name of numbers) {
     if (asked[name] === undefined || asked[name] === broker.options[name]) continue
     throw new ConflictError(
@@ -106,7 +112,7 @@ export const memory: DriverModule<MemoryOptions> = {
   schemes: ['memory'],
   options: names,
   async connect(config) {
-    const broker = brokerFor(readOptions(config), config)
+    const broker = brokerFor(askedFor(config), config.clock)
     await untilRunning(broker, config)
     return new MemoryDriver(broker, config)
   },
