@@ -74,10 +74,12 @@ class BusSession<T> implements Session<T> {
   async close(): Promise<void> {
     await this.#subscription?.close()
     if (this.#bus.capabilities.admin) {
-      const { ready, delayed, inFlight, dead } = await this.#bus.admin.stats(
-        this.#topic.name,
-        group,
-      )
+      const {
+        ready,
+        delayed = 0,
+        inFlight = 0,
+        dead,
+      } = await this.#bus.admin.stats(this.#topic.name, group)
       const left = ready + delayed + inFlight + dead
       if (left > 0) throw new Error(`${left} messages were not acked`)
       await this.#bus.admin.deleteTopic(this.#topic.name)

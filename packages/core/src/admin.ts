@@ -14,10 +14,12 @@ export interface Admin {
   stats(topic: string, group: string): Promise<GroupStats>
 }
 
-/** How many messages a group has in each state. */
+/** How many messages a group has in each state. Undefined: this broker can't tell. */
 export interface GroupStats {
   readonly ready: number
-  readonly delayed: number
-  readonly inFlight: number
+  /** Retries that wait for their time. */
+  readonly delayed: number | undefined
+  /** Delivered and not settled. */
+  readonly inFlight: number | undefined
   readonly dead: number
 }

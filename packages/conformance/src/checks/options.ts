@@ -67,8 +67,8 @@ export const options = [
       const { has } = await ctx.collect(bus, to, { group })
       await has(3)
       await ctx.until(async () => {
-        const { ready, inFlight, delayed, dead } = await bus.admin.stats(to.name, group)
-        return ready + inFlight + delayed + dead === 0
+        const { ready, delayed = 0, inFlight = 0, dead } = await bus.admin.stats(to.name, group)
+        return ready + delayed + inFlight + dead === 0
       }, 'nothing to be left in the group')
       const other = ctx.group('deleted')
       await bus.admin.createGroup(to.name, other, { order: 'none', from: 'latest' })

@@ -58,7 +58,7 @@ export class MemoryGroup {
     return this.#ready.size + this.#delayed.size
   }
 
-  stats(): GroupStats {
+  stats(): Record<keyof GroupStats, number> {
     let inFlight = 0
     for (const member of this.members) inFlight += member.held.length
     const { size: ready } = this.#ready
