@@ -156,7 +156,7 @@ export interface RetryPolicy {
 }
 
 export interface DeadLetterPolicy {
-  /** Characters of the stack to keep. Default 4,000; 0 = none. */
+  /** Characters of the stack to keep. Default 4,000; 0 = none. Drivers that keep it in a header keep 8,000 at most. */
   readonly maxStack?: number
   /** Default true. False: failed messages are dropped after their last attempt; each drop is an event and a warning. */
   readonly keep?: boolean
