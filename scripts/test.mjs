@@ -3,7 +3,7 @@
 import { mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { bootstrap, dataFolder, run, tool } from './bootstrap.mjs'
-import { BROKERS, down, status, upAll } from './brokers/index.mjs'
+import { BROKERS, down, downApart, status, upAll } from './brokers/index.mjs'
 
 const usage = `Usage: npm test -- [--keep] [--no-brokers] [arguments of 'vitest run']
 
@@ -45,7 +45,11 @@ try {
   if (!given.includes('--no-brokers')) ({ started, missing } = await startBrokers())
   if (!interrupted.signal.aborted) ({ code, summary } = await runTests())
 } finally {
-  if (!keep) await down(started).catch((error) => console.error(error.message))
+  if (!keep && started.length > 0) {
+    await down(started).catch((error) => console.error(error.message))
+  }
+  // Tests that set brokers apart end them, unless they were interrupted.
+  await downApart().catch((error) => console.error(error.message))
 }
 
 for (const { test, reason } of summary.skips) {

@@ -4,7 +4,7 @@ import { debianMirror, hasApt, installPackages } from './apt.mjs'
 import { BrokerError } from './errors.mjs'
 import { downloads, makeDir } from './paths.mjs'
 import { isRoot, run, which } from './run.mjs'
-import { withLock } from './state.mjs'
+import { withDownloadLock } from './state.mjs'
 
 /**
  * The newer servers come from Debian 13, unpacked in a folder, and run inside it by chroot. All
@@ -68,7 +68,7 @@ export async function installDebianNext(options) {
   const reason = nextUnavailable()
   if (reason) throw new BrokerError('BROKER_UNAVAILABLE', reason)
   await installPackages(['debootstrap'], options)
-  await withLock('debian-13', options, async () => {
+  await withDownloadLock('debian-13', options, async () => {
     if (existsSync(join(rootDir(), 'longshore.json'))) return
     const mirror = await debianMirror()
     if (!mirror) {

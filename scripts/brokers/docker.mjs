@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { BrokerError } from './errors.mjs'
+import { BrokerError, noTool } from './errors.mjs'
 import { BROKERS, environmentName } from './names.mjs'
 import { dataHash, ROOT } from './paths.mjs'
 import { allotPorts } from './ports.mjs'
@@ -133,6 +133,12 @@ export const docker = {
   async logs(_definition, name, lines) {
     const args = ['logs', '--no-color', '--tail', String(lines), service(name)]
     return lastLines((await tryRun(compose(args))).output, lines)
+  },
+
+  async tool(definition, name, args) {
+    await requireRunning(name)
+    if (!definition.tool) throw noTool(name)
+    return compose(['exec', '-T', service(name), definition.tool.containerProgram, ...args])
   },
 }
 

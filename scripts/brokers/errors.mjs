@@ -1,7 +1,7 @@
 /**
  * @typedef {'BROKER_UNKNOWN' | 'BROKER_UNAVAILABLE' | 'BROKER_NOT_MANAGED' | 'BROKER_NOT_HEALTHY'
  *   | 'BROKER_NOT_RUNNING' | 'BROKER_BUSY' | 'BROKER_INTERRUPTED' | 'BROKER_INSTALL_FAILED'
- *   | 'BROKER_CONFIG'} BrokerErrorCode
+ *   | 'BROKER_CONFIG' | 'BROKER_TOOL_FAILED'} BrokerErrorCode
  */
 
 /** A failure of the launcher. The message is one line and ends with the cure. */
@@ -44,6 +44,11 @@ export class BrokersError extends AggregateError {
  */
 export function asError(error) {
   return error instanceof Error ? error : new Error(String(error))
+}
+
+/** @param {string} name */
+export function noTool(name) {
+  return new BrokerError('BROKER_UNAVAILABLE', `no tool is known here for ${name}; use its own`)
 }
 
 /** @param {AbortSignal | undefined} signal */

@@ -7,14 +7,15 @@ import { hasApt, installPackages, missingPackages } from './apt.mjs'
 import { asError, BrokerError, BrokersError } from './errors.mjs'
 import { waitHealthy } from './health.mjs'
 import { BASE, BROKERS, checkNames, environmentUrl, environmentVariable, isNext } from './names.mjs'
-import { logFile } from './paths.mjs'
-import { isRoot } from './run.mjs'
+import { listApart, logFile, setApart } from './paths.mjs'
+import { isRoot, lastLines, tryRun } from './run.mjs'
 import { definitionOf, managerOf, sourceOf } from './source.mjs'
 import { readState, withLock } from './state.mjs'
 import { parseUrl } from './wire.mjs'
 
 export { BrokerError, BrokersError } from './errors.mjs'
 export { BASE, BROKERS, NEXT } from './names.mjs'
+export { setApart } from './paths.mjs'
 export { status } from './status.mjs'
 
 /** @typedef {import('./types.mjs').BrokerInfo} BrokerInfo */
@@ -159,6 +160,29 @@ export async function down(names = []) {
   })
 }
 
+/** Ends all brokers that were set apart, and resolves to the names of their folders. */
+export async function downApart() {
+  const { LONGSHORE_DATA, LONGSHORE_DOWNLOADS } = process.env
+  const ended = []
+  for (const name of listApart()) {
+    setApart(name)
+    try {
+      if ((await down()).length > 0) ended.push(name)
+    } finally {
+      restore({ LONGSHORE_DATA, LONGSHORE_DOWNLOADS })
+    }
+  }
+  return ended
+}
+
+/** @param {Record<string, string | undefined>} environment */
+function restore(environment) {
+  for (const [name, value] of Object.entries(environment)) {
+    if (value === undefined) delete process.env[name]
+    else process.env[name] = value
+  }
+}
+
 /** @param {string} name */
 function managed(name) {
   return environmentUrl(name) === undefined
@@ -219,6 +243,21 @@ export async function resume(name) {
   checkNames([name])
   const manager = await managerOf(name)
   await withLock(name, {}, () => manager.resume(definitionOf(name), name))
+}
+
+/**
+ * Runs the broker's own tool for administrators (RabbitMQ: rabbitmqctl) and resolves to what it prints.
+ * @param {string} name
+ * @param {readonly string[]} args
+ */
+export async function tool(name, args) {
+  checkNames([name])
+  const command = await (await managerOf(name)).tool(definitionOf(name), name, args)
+  const { code, stdout, output } = await tryRun(command, { timeout: 60_000 })
+  if (code === 0) return stdout
+  const details = lastLines(output, 20)
+  const what = `the tool of ${name} failed: ${args.join(' ')}; see what it printed`
+  throw new BrokerError('BROKER_TOOL_FAILED', what, { details })
 }
 
 /**

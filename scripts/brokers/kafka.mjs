@@ -7,7 +7,7 @@ import { downloads, makeDir } from './paths.mjs'
 import { probeKafka } from './probes.mjs'
 import { run, which } from './run.mjs'
 import { systemRunner } from './runner.mjs'
-import { withLock } from './state.mjs'
+import { withDownloadLock } from './state.mjs'
 
 const VERSION = '4.0.2'
 const NEXT_VERSION = '4.4.0'
@@ -138,7 +138,7 @@ async function download(version, options) {
   if (existsSync(dir)) return
   const { maven } = tools()
   if (!maven) throw new BrokerError('BROKER_UNAVAILABLE', 'no mvn on PATH; install Maven')
-  await withLock(`kafka-${version}`, options, async () => {
+  await withDownloadLock(`kafka-${version}`, options, async () => {
     if (existsSync(dir)) return
     options.log?.(`fetching Kafka ${version} by Maven (40 MB, once)`)
     const building = `${dir}.tmp`

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, renameSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { BrokerError, throwIfAborted } from './errors.mjs'
+import { BrokerError, noTool, throwIfAborted } from './errors.mjs'
 import { isNext } from './names.mjs'
 import { brokerDir, dataHash, logFile, makeDir } from './paths.mjs'
 import { allotPorts } from './ports.mjs'
@@ -96,6 +96,23 @@ export const native = {
   async logs(_definition, name, lines) {
     const file = logFile(name)
     return existsSync(file) ? lastLines(readFileSync(file, 'utf8'), lines) : ''
+  },
+
+  async tool(definition, name, args) {
+    requireRunning(name)
+    const ports = readState(name)?.ports ?? {}
+    const log = () => {}
+    const context = {
+      name,
+      next: isNext(name),
+      dir: brokerDir(name),
+      ports,
+      log,
+      signal: undefined,
+    }
+    const installed = await definition.install(context)
+    if (definition.tool) return definition.tool.native(context, installed, args)
+    throw noTool(name)
   },
 }
 

@@ -6,7 +6,7 @@ import { downloads, makeDir } from './paths.mjs'
 import { probeNats } from './probes.mjs'
 import { isExecutable, run, which } from './run.mjs'
 import { systemRunner } from './runner.mjs'
-import { withLock } from './state.mjs'
+import { withDownloadLock } from './state.mjs'
 
 const NEXT_VERSION = '2.15.2'
 const MODULE = `github.com/nats-io/nats-server/v2@v${NEXT_VERSION}`
@@ -51,7 +51,7 @@ async function build(options) {
     const cure = 'install Go 1.26, or set LONGSHORE_NATS_NEXT_URL'
     throw new BrokerError('BROKER_UNAVAILABLE', `no Go to build NATS ${NEXT_VERSION} with; ${cure}`)
   }
-  await withLock(`nats-${NEXT_VERSION}`, options, async () => {
+  await withDownloadLock(`nats-${NEXT_VERSION}`, options, async () => {
     if (isExecutable(program)) return
     options.log?.(`building NATS ${NEXT_VERSION} with Go (about a minute, once)`)
     const building = `${dir}.tmp`

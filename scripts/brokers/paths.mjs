@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { chmodSync, lstatSync, mkdirSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -18,6 +18,12 @@ export function dataHash() {
   return createHash('sha256').update(dataRoot()).digest('hex').slice(0, 10)
 }
 
+/** The names that `setApart` was called with. */
+export function listApart() {
+  const dir = join(dataRoot(), 'apart')
+  return existsSync(dir) ? readdirSync(dir) : []
+}
+
 /** @param {string} name */
 export function brokerDir(name) {
   return join(dataRoot(), 'brokers', name)
@@ -25,7 +31,17 @@ export function brokerDir(name) {
 
 /** @param {string[]} parts */
 export function downloads(...parts) {
-  return join(dataRoot(), 'downloads', ...parts)
+  return join(process.env.LONGSHORE_DOWNLOADS || join(dataRoot(), 'downloads'), ...parts)
+}
+
+/**
+ * From now on this process and its children have brokers of their own, to be broken without disturbing anybody. What was
+ * downloaded is shared with the others.
+ * @param {string} name
+ */
+export function setApart(name) {
+  process.env.LONGSHORE_DOWNLOADS = downloads()
+  process.env.LONGSHORE_DATA = join(dataRoot(), 'apart', name)
 }
 
 /** @param {string} name */

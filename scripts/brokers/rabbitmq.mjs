@@ -1,5 +1,5 @@
 import { chmodSync, existsSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { installPackages } from './apt.mjs'
 import { installDebianNext, nextRunner } from './debian-next.mjs'
 import { BrokerError } from './errors.mjs'
@@ -52,25 +52,48 @@ export const rabbitmq = {
       args: ['-c', START, 'sh', program],
       cwd: runner.dir,
       env: {
-        HOME: `${runner.dir}/home`,
+        ...nodeEnvironment(runner, ports),
         // Makes the script become the server instead of waiting for it.
         RUNNING_UNDER_SYSTEMD: 'true',
-        ERL_EPMD_PORT: String(ports.epmd),
         ERL_EPMD_ADDRESS: '127.0.0.1',
-        RABBITMQ_NODENAME: 'longshore@localhost',
         RABBITMQ_DIST_PORT: String(ports.distribution),
         RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-noinput -kernel inet_dist_use_interface {127,0,0,1}',
         RABBITMQ_MNESIA_BASE: `${runner.dir}/data`,
         RABBITMQ_LOG_BASE: `${runner.dir}/log`,
         RABBITMQ_LOGS: '-',
         RABBITMQ_CONFIG_FILE: `${runner.dir}/rabbitmq.conf`,
-        RABBITMQ_CONF_ENV_FILE: `${runner.dir}/no-rabbitmq-env.conf`,
         RABBITMQ_ENABLED_PLUGINS_FILE: `${runner.dir}/enabled_plugins`,
       },
     })
   },
 
   probe: probeRabbitmq,
+
+  tool: {
+    containerProgram: 'rabbitmqctl',
+    native: ({ ports }, { runner, program }, args) =>
+      runner.wrap({
+        command: join(dirname(program), 'rabbitmqctl'),
+        args: [...args],
+        cwd: runner.dir,
+        env: { LC_ALL: 'C.UTF-8', ...nodeEnvironment(runner, ports) },
+      }),
+  },
+}
+
+/**
+ * What server and tool must agree on to find each other.
+ * @param {import('./types.mjs').Runner} runner
+ * @param {Record<string, number>} ports
+ */
+function nodeEnvironment(runner, ports) {
+  return {
+    // The cookie lies there.
+    HOME: `${runner.dir}/home`,
+    ERL_EPMD_PORT: String(ports.epmd),
+    RABBITMQ_NODENAME: 'longshore@localhost',
+    RABBITMQ_CONF_ENV_FILE: `${runner.dir}/no-rabbitmq-env.conf`,
+  }
 }
 
 function findServer() {

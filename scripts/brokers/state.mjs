@@ -1,8 +1,8 @@
 import { existsSync, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { BrokerError, throwIfAborted } from './errors.mjs'
-import { brokerDir, dataRoot, makeDir } from './paths.mjs'
+import { brokerDir, dataRoot, downloads, makeDir } from './paths.mjs'
 import { identify, isAlive } from './process.mjs'
 
 let serial = 0
@@ -45,8 +45,32 @@ export function writeState(name, state) {
  * @param {() => Promise<T>} action
  * @returns {Promise<T>}
  */
-export async function withLock(name, options, action) {
-  const path = join(makeDir(join(dataRoot(), 'locks')), name)
+export function withLock(name, options, action) {
+  return locked(join(dataRoot(), 'locks'), name, options, action)
+}
+
+/**
+ * The same for what is downloaded, which several data folders may share.
+ * @template T
+ * @param {string} name
+ * @param {import('./types.mjs').Options} options
+ * @param {() => Promise<T>} action
+ * @returns {Promise<T>}
+ */
+export function withDownloadLock(name, options, action) {
+  return locked(downloads('locks'), name, options, action)
+}
+
+/**
+ * @template T
+ * @param {string} folder
+ * @param {string} name
+ * @param {import('./types.mjs').Options} options
+ * @param {() => Promise<T>} action
+ * @returns {Promise<T>}
+ */
+async function locked(folder, name, options, action) {
+  const path = join(makeDir(folder), name)
   const mine = `${path}.${process.pid}.${serial++}`
   const token = JSON.stringify({ ...identify(process.pid), token: mine })
   const started = Date.now()
@@ -81,7 +105,7 @@ function tryLock(path, mine, token) {
   const holder = readJson(path)
   if (!isAlive(holder) && existsSync(path)) breakLock(path, mine, holder?.token)
   try {
-    makeDir(join(dataRoot(), 'locks'))
+    makeDir(dirname(path))
     writeFileSync(mine, token)
     linkSync(mine, path)
     return readJson(path)?.token === mine

@@ -118,6 +118,11 @@ export interface Definition {
   prepare(context: NativeContext, installed: Installed): Promise<Command>
   /** Resolves to the version when the server is ready for clients, rejects otherwise. */
   probe(url: string): Promise<{ version?: string | undefined }>
+  /** The server's own tool for administrators, where we use one. */
+  tool?: {
+    containerProgram: string
+    native(context: NativeContext, installed: Installed, args: readonly string[]): Command
+  }
 }
 
 /** Starts and ends servers of one source. The caller holds the broker's lock. */
@@ -130,4 +135,6 @@ export interface Manager {
   resume(definition: Definition, name: string): Promise<void>
   inspect(definition: Definition, name: string): Promise<{ running: boolean; paused: boolean }>
   logs(definition: Definition, name: string, lines: number): Promise<string>
+  /** The command that runs the server's own tool on the running broker. */
+  tool(definition: Definition, name: string, args: readonly string[]): Promise<Command>
 }
