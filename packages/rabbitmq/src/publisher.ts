@@ -1,0 +1,427 @@
+import {
+  AccessError,
+  type Clock,
+  ConnectionError,
+  HeaderError,
+  type Logger,
+  type LongshoreError,
+  NotFoundError,
+  RejectedError,
+  type Timer,
+  TooLargeError,
+  UnsupportedError,
+} from '@longshore/core'
+import type { OutgoingMessage, PublishFailure, PublishSettle } from '@longshore/core/driver'
+import type { ConfirmChannel, Message, Options } from 'amqplib'
+import { type Link, watch } from './connection.js'
+import type { Delays, Destination } from './delay.js'
+import { codeOf, isFinal, isLost, reply, textOf } from './errors.js'
+import type { Settings } from './settings.js'
+import type { Topology } from './topology.js'
+import { Unconfirmed, UnconfirmedWindow } from './unconfirmed.js'
+import { bufferOf, propertiesOf } from './wire.js'
+
+export interface PublisherDeps {
+  readonly link: Link
+  readonly topology: Topology
+  readonly delays: Delays
+  readonly settings: Settings
+  readonly clock: Clock
+  readonly logger: Logger
+  /** A topic's exchange was not there. */
+  onMissingExchange(exchange: string): void
+}
+
+/** What is known of a topic's exchange in one epoch of the topology. */
+class Route {
+  epoch = -1
+  /** The tag of the first message to it on the present channel. */
+  firstTag = 0
+  constructor(readonly exchange: string) {}
+}
+
+/** Pauses before the channel is opened anew after it failed at once, in milliseconds. */
+const longestPause = 2000
+
+/**
+ * Confirmed publishing on one channel. Everything that the broker says of a message (confirmed, refused, returned) settles that
+ * message alone; when the channel or the connection goes, what is unconfirmed is `unknown`, and the core repeats it.
+ */
+export class Publisher {
+  #channel: ConfirmChannel | undefined
+  #window = new UnconfirmedWindow()
+  readonly #routes = new Map<string, Route>()
+  /** Batches that wait for topology, in order. */
+  readonly #late: (() => Promise<void>)[] = []
+  #blocked = false
+  /** Goes on with every confirmation. */
+  #progress = 0
+  #closed = false
+  #timer: Timer | undefined
+  #pause: Timer | undefined
+  #openedAt = 0
+  #failures = 0
+
+  constructor(private readonly deps: PublisherDeps) {}
+
+  /** The connection stands (again). */
+  async open(): Promise<void> {
+    if (this.#closed || this.#channel !== undefined) return
+    const { link, clock, logger } = this.deps
+    const { model } = link
+    if (model === undefined) return
+    try {
+      const channel = await model.createConfirmChannel()
+      if (this.#closed || link.model !== model) return
+      for (const route of this.#routes.values()) route.firstTag = 0
+      this.#window = new UnconfirmedWindow()
+      this.#listen(channel, this.#window)
+      this.#channel = channel
+      this.#openedAt = clock.now()
+    } catch (error) {
+      if (this.#closed || link.model !== model) return
+      logger.warn(`the publishing channel can't be opened: ${(error as Error).message}`)
+      this.#openSoon()
+    }
+  }
+
+  #openSoon(): void {
+    const { clock, link } = this.deps
+    if (clock.now() - this.#openedAt > longestPause) this.#failures = 0
+    const pause = this.#failures === 0 ? 0 : Math.min(longestPause, 10 * 2 ** this.#failures)
+    this.#failures++
+    this.#pause?.cancel()
+    this.#pause = clock.setTimer(() => {
+      if (link.model !== undefined) void this.open()
+    }, pause)
+  }
+
+  #listen(channel: ConfirmChannel, window: UnconfirmedWindow): void {
+    channel.on('ack', ({ deliveryTag, multiple }) => {
+      this.#progress++
+      window.take(deliveryTag, multiple, confirmed)
+    })
+    channel.on('nack', ({ deliveryTag, multiple }) => {
+      this.#progress++
+      window.take(deliveryTag, multiple, refused)
+    })
+    // It comes before the confirmation.
+    channel.on('return', (message: Message) => returned(window, message))
+    watch(channel, (error) => this.#lost(channel, window, error))
+  }
+
+  setBlocked(blocked: boolean): void {
+    this.#blocked = blocked
+    this.#progress++
+  }
+
+  get unconfirmed(): number {
+    return this.#window.size
+  }
+
+  // --- From the core ---
+
+  publish(batch: readonly OutgoingMessage[], settle: PublishSettle): void {
+    if (this.#late.length > 0 || !this.#allReady(batch)) {
+      const at = this.deps.clock.now()
+      this.#late.push(() => this.#publishLate(batch, settle, at))
+      if (this.#late.length === 1) void this.#catchUp()
+      return
+    }
+    this.#publish(batch, settle)
+  }
+
+  /** `waited`: milliseconds for which the batch had to wait. */
+  #publish(
+    batch: readonly OutgoingMessage[],
+    settle: PublishSettle,
+    waited = 0,
+    failures?: ReadonlyMap<string, PublishFailure>,
+  ): void {
+    this.deps.link.gather()
+    for (let index = 0; index < batch.length; index++) {
+      const outgoing = batch[index]!
+      const failure =
+        failures?.get(outgoing.message.topic) ?? this.#publishOne(outgoing, settle, index, waited)
+      if (failure !== undefined) settle(index, failure)
+    }
+    this.#watchTime()
+  }
+
+  #routeOf(topic: string): Route {
+    let route = this.#routes.get(topic)
+    if (route === undefined) {
+      route = new Route(this.deps.settings.names.exchange(topic))
+      this.#routes.set(topic, route)
+    }
+    return route
+  }
+
+  #allReady(batch: readonly OutgoingMessage[]): boolean {
+    const { topology, delays } = this.deps
+    let topic: string | undefined
+    for (const { message, delayMs } of batch) {
+      if (message.topic !== topic) {
+        topic = message.topic
+        if (this.#routeOf(topic).epoch !== topology.epoch) return false
+      }
+      if (delayMs > 0 && !delays.isReady(this.#destinationOf(topic), delayMs)) return false
+    }
+    return true
+  }
+
+  #destinationOf(topic: string): Destination {
+    return { kind: 'exchange', name: this.#routeOf(topic).exchange }
+  }
+
+  async #catchUp(): Promise<void> {
+    for (let next = this.#late[0]; next !== undefined; next = this.#late[0]) {
+      await next()
+      this.#late.shift()
+    }
+  }
+
+  /** Sees to the topology first; what can't be had settles the messages that need it. */
+  async #publishLate(
+    batch: readonly OutgoingMessage[],
+    settle: PublishSettle,
+    at: number,
+  ): Promise<void> {
+    const failures = new Map<string, PublishFailure>()
+    for (const { message, delayMs } of batch) {
+      if (failures.has(message.topic)) continue
+      try {
+        if (this.#channel === undefined) failures.set(message.topic, this.#away())
+        else await this.#prepare(message.topic, delayMs)
+      } catch (error) {
+        failures.set(message.topic, { outcome: isFinal(error) ? 'rejected' : 'unsent', error })
+      }
+    }
+    this.#publish(batch, settle, this.deps.clock.now() - at, failures)
+  }
+
+  async #prepare(topic: string, delayMs: number): Promise<void> {
+    const { topology, delays } = this.deps
+    const route = this.#routeOf(topic)
+    if (route.epoch !== topology.epoch) {
+      const { epoch } = topology
+      await topology.topic(topic)
+      route.epoch = epoch
+    }
+    const to = this.#destinationOf(topic)
+    if (delayMs > 0 && !delays.isReady(to, delayMs)) await delays.prepare(to, delayMs)
+  }
+
+  #away(): PublishFailure {
+    return { outcome: 'unsent', error: new ConnectionError('the connection to RabbitMQ is down') }
+  }
+
+  #publishOne(
+    outgoing: OutgoingMessage,
+    settle: PublishSettle,
+    index: number,
+    waited: number,
+  ): PublishFailure | undefined {
+    const { message, delayMs, priority, ttlMs, route } = outgoing
+    const { settings, delays } = this.deps
+    const target = this.#routeOf(message.topic)
+    let { exchange } = target
+    try {
+      let key = settings.routingKey(message, route)
+      const properties = propertiesOf(message)
+      if (settings.mandatory) properties.mandatory = true
+      if (priority !== undefined) properties.priority = priority
+      if (ttlMs !== undefined) properties.expiration = String(Math.ceil(ttlMs))
+      if (delayMs > 0) {
+        if (ttlMs !== undefined) throw delayedTtl()
+        const left = Math.max(1, delayMs - waited)
+        const delayed = delays.route({ kind: 'exchange', name: exchange }, left, key)
+        ;({ exchange } = delayed)
+        key = delayed.routingKey
+      }
+      return this.#send(exchange, key, bufferOf(message.body), properties, settle, index, target)
+    } catch (error) {
+      return { outcome: 'rejected', error }
+    }
+  }
+
+  /** Writes it; a failure is one that came before anything was written. */
+  #send(
+    exchange: string,
+    key: string,
+    body: Buffer,
+    properties: Options.Publish,
+    settle: PublishSettle,
+    index: number,
+    route?: Route,
+  ): PublishFailure | undefined {
+    const channel = this.#channel
+    if (channel === undefined) return this.#away()
+    try {
+      channel.publish(exchange, key, body, properties)
+    } catch (error) {
+      if (isLost(error)) return this.#away()
+      return { outcome: 'rejected', error: unencodable(error) }
+    }
+    if (route !== undefined && route.firstTag === 0) route.firstTag = this.#window.nextTag
+    const id = properties.messageId ?? ''
+    this.#window.push(new Unconfirmed(exchange, key, id, body.length, settle, index))
+    return undefined
+  }
+
+  // --- Copies, for retries, dead letters and redriving ---
+
+  /** Resolves when the broker has confirmed it, and it reached a queue; rejects with a typed error. */
+  send(exchange: string, key: string, body: Buffer, properties: Options.Publish): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle: PublishSettle = (_, failure) =>
+        failure === undefined ? resolve() : reject(failure.error)
+      this.deps.link.gather()
+      const failure = this.#send(exchange, key, body, properties, settle, 0)
+      if (failure !== undefined) reject(failure.error)
+      else this.#watchTime()
+    })
+  }
+
+  // --- What goes wrong ---
+
+  #lost(channel: ConfirmChannel, window: UnconfirmedWindow, error: Error | undefined): void {
+    if (this.#channel === channel) this.#channel = undefined
+    const code = error === undefined ? undefined : codeOf(error)
+    const text = error === undefined ? '' : textOf(error)
+    const missing =
+      code === reply.notFound ? /no exchange '(.*?)' in vhost/.exec(text)?.[1] : undefined
+    const forbidden = code === reply.accessRefused ? forbiddenExchange(text) : undefined
+    const tooLarge = /message size (\d+) is larger than configured max size (\d+)/.exec(text)
+    if (missing !== undefined) this.deps.onMissingExchange(missing)
+    const lost = new ConnectionError(
+      `the publishing channel ended before the broker confirmed${text === '' ? '' : `: ${text}`}`,
+      { cause: error },
+    )
+    const never = this.#neverTaken(window, forbidden)
+    for (const item of window.drain()) {
+      if (tooLarge !== null && item.bytes === Number(tooLarge[1])) {
+        item.settle(item.index, {
+          outcome: 'rejected',
+          error: overLimit(item, Number(tooLarge[2])),
+        })
+      } else if (never && item.exchange === forbidden) {
+        item.settle(item.index, { outcome: 'rejected', error: noPermission(error, forbidden) })
+      } else {
+        item.settle(item.index, { outcome: 'unknown', error: lost })
+      }
+    }
+    if (this.#closed) return
+    if (error !== undefined) {
+      this.deps.logger.warn(`RabbitMQ closed the publishing channel: ${text}`)
+    }
+    this.#openSoon()
+  }
+
+  /** Whether the broker took no message to this exchange on the channel: the first one to it is still open. */
+  #neverTaken(window: UnconfirmedWindow, exchange: string | undefined): boolean {
+    if (exchange === undefined) return false
+    const oldest = [...window].find((item) => item.exchange === exchange)
+    for (const route of this.#routes.values()) {
+      if (route.exchange === exchange) return window.tagOf(oldest) === route.firstTag
+    }
+    return true
+  }
+
+  /** When the broker confirms nothing at all for so long, it isn't waited for: the channel is opened anew. */
+  #watchTime(): void {
+    if (this.#timer !== undefined || this.#window.size === 0) return
+    const { clock, settings } = this.deps
+    const before = this.#progress
+    this.#timer = clock.setTimer(
+      () => {
+        this.#timer = undefined
+        if (this.#progress === before && this.#window.size > 0) this.#stuck()
+        this.#watchTime()
+      },
+      settings.confirmTimeout,
+      false,
+    )
+  }
+
+  #stuck(): void {
+    const channel = this.#channel
+    // A blocked connection is silent on purpose; the core's deadline still holds.
+    if (this.#blocked || channel === undefined) return
+    const text = `no confirmation within ${this.deps.settings.confirmTimeout} ms`
+    this.#lost(channel, this.#window, new Error(text))
+    channel.close().catch(() => {})
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    this.#pause?.cancel()
+    const channel = this.#channel
+    this.#channel = undefined
+    await channel?.close().catch(() => {})
+  }
+}
+
+/** The default exchange has a name of its own in errors. */
+function forbiddenExchange(text: string): string | undefined {
+  const name = /exchange '(.*?)' in vhost/.exec(text)?.[1]
+  return name === 'amq.default' ? '' : name
+}
+
+function confirmed(item: Unconfirmed): void {
+  if (item.returned === undefined) return item.settle(item.index)
+  const error = new NotFoundError(
+    `message ${item.id} reached no queue (exchange '${item.exchange}', routing key '${item.routingKey}': ${item.returned}); ` +
+      'subscribe a group first, or bind a queue, or turn off the option mandatory',
+  )
+  item.settle(item.index, { outcome: 'rejected', error })
+}
+
+function refused(item: Unconfirmed): void {
+  const error = new RejectedError(
+    `RabbitMQ refused message ${item.id} (basic.nack): a queue behind exchange '${item.exchange}' is full or can't take it`,
+    item.id,
+  )
+  item.settle(item.index, { outcome: 'rejected', error })
+}
+
+function returned(window: UnconfirmedWindow, { fields, properties }: Message): void {
+  const { exchange, routingKey } = fields
+  const { replyText } = fields as unknown as { replyText: string }
+  for (const item of window) {
+    if (item.returned !== undefined || item.id !== properties.messageId) continue
+    if (item.exchange !== exchange || item.routingKey !== routingKey) continue
+    item.returned = replyText
+    return
+  }
+}
+
+function overLimit({ id, bytes }: Unconfirmed, limit: number): LongshoreError {
+  return new TooLargeError(
+    `message ${id}: the body has ${bytes} bytes, the server takes ${limit} (max_message_size); send a reference to the data ` +
+      `instead, or raise the server's limit; with the option maxBytes: ${limit} it is refused before it is sent`,
+  )
+}
+
+function noPermission(cause: unknown, exchange: string): LongshoreError {
+  return new AccessError(
+    `${textOf(cause)}; grant it with rabbitmqctl set_permissions (write permission on '${exchange}')`,
+    { cause },
+  )
+}
+
+function delayedTtl(): LongshoreError {
+  return new UnsupportedError(
+    'a message with both delay and ttl: RabbitMQ would count its ttl while it is delayed; leave one of them out',
+    'ttl',
+    'rabbitmq',
+  )
+}
+
+function unencodable(error: unknown): LongshoreError {
+  return new HeaderError(
+    `AMQP can't hold this message's properties: ${(error as Error).message}; header names have at most 255 bytes, all headers together 64 KiB`,
+    { cause: error },
+  )
+}

@@ -1,0 +1,241 @@
+import { ConflictError, type LongshoreError } from '@longshore/core'
+import type { SubscriptionSpec } from '@longshore/core/driver'
+import type { Channel } from 'amqplib'
+import { type Link, watch } from './connection.js'
+import { codeOf, reply, toTyped } from './errors.js'
+import { type Settings, slots } from './settings.js'
+
+export type GroupSpec = Pick<SubscriptionSpec, 'topic' | 'group' | 'order' | 'routes'>
+
+/**
+ * RabbitMQ 4 drops a message that was returned 20 times, even one that no consumer has failed; who counts here is the
+ * core. As 3.10 takes -1 for "drop at once", not for "never", a number that is never reached says it on all versions.
+ */
+const noDeliveryLimit = 1_000_000_000
+
+/** Where to publish what is meant for one group alone. */
+export interface Entry {
+  readonly exchange: string
+  readonly routingKey: string
+}
+
+/** The exchange that splits an ordered group. */
+export const keysExchange = (queue: string): string => `${queue}..keys`
+
+/** Declares what topics and groups need, once for each connection; whatever was lost is declared anew. */
+export class Topology {
+  #made = new Map<string, Promise<void>>()
+  /** Changes when everything may be gone. */
+  epoch = 0
+  #channel: Channel | undefined
+  /** Declarations run one after another: a refused one closes the channel under those beside it. */
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(
+    private readonly link: Link,
+    private readonly settings: Settings,
+  ) {}
+
+  /** What was declared may be gone: the connection is another, or the broker missed something. */
+  forget(): void {
+    this.epoch++
+    this.#made = new Map()
+  }
+
+  /** Runs `step` alone on a channel of its own. Rejects with a typed error. */
+  run<T>(doing: string, step: (channel: Channel) => Promise<T>): Promise<T> {
+    const result = this.#last.then(() => this.#run(doing, step))
+    this.#last = result.catch(() => {})
+    return result
+  }
+
+  async #run<T>(doing: string, step: (channel: Channel) => Promise<T>): Promise<T> {
+    try {
+      return await step(await this.#open())
+    } catch (error) {
+      throw toTyped(error, doing)
+    }
+  }
+
+  async #open(): Promise<Channel> {
+    if (this.#channel !== undefined) return this.#channel
+    const model = await this.link.whenUp()
+    const channel = await model.createChannel()
+    watch(channel, () => {
+      if (this.#channel === channel) this.#channel = undefined
+    })
+    this.#channel = channel
+    return channel
+  }
+
+  /** Runs `step` unless it succeeded before on this connection. */
+  once(key: string, doing: string, step: (channel: Channel) => Promise<unknown>): Promise<void> {
+    const made = this.#made
+    const known = made.get(key)
+    if (known !== undefined) return known
+    const making = this.run(doing, step).then(() => {})
+    made.set(key, making)
+    making.catch(() => made.delete(key))
+    return making
+  }
+
+  // --- Topics ---
+
+  /** The topic's exchange: declared, or (without autoCreate) found. */
+  topic(topic: string, create = this.settings.autoCreate): Promise<void> {
+    const { exchangeType, names } = this.settings
+    const exchange = names.exchange(topic)
+    if (exchange === '') return Promise.resolve()
+    const key = `exchange ${exchange}${create ? '' : ' is there'}`
+    return this.once(key, `the exchange '${exchange}' of topic '${topic}'`, (channel) =>
+      create
+        ? channel.assertExchange(exchange, exchangeType, { durable: true })
+        : channel.checkExchange(exchange),
+    )
+  }
+
+  // --- Groups ---
+
+  queuesOf({ topic, group, order }: GroupSpec): readonly string[] {
+    const queue = this.settings.names.queue(topic, group)
+    if (order !== 'key') return [queue]
+    return Array.from({ length: this.settings.partitions }, (_, n) => `${queue}..${n}`)
+  }
+
+  async group(spec: GroupSpec, create = this.settings.autoCreate): Promise<void> {
+    const { topic, group } = spec
+    const queues = this.queuesOf(spec)
+    if (!create) {
+      for (const queue of queues) await this.#mustExist(queue)
+      return
+    }
+    await this.topic(topic, true)
+    const queue = this.settings.names.queue(topic, group)
+    await this.once(
+      `group ${queue}`,
+      `the group '${group}' of topic '${topic}'`,
+      async (channel) => {
+        if (spec.order === 'key') await this.#ordered(channel, spec, queue, queues)
+        else await this.#plain(channel, spec, queue)
+      },
+    )
+    const dead = this.settings.names.deadLetters(topic, group)
+    await this.once(`dead ${dead}`, `the dead-letter queue '${dead}'`, (channel) =>
+      this.declareQueue(channel, dead),
+    )
+  }
+
+  #mustExist(queue: string): Promise<void> {
+    return this.once(`queue ${queue} is there`, `the queue '${queue}'`, (channel) =>
+      channel.checkQueue(queue),
+    )
+  }
+
+  async #plain(channel: Channel, spec: GroupSpec, queue: string): Promise<void> {
+    await this.declareQueue(channel, queue)
+    const exchange = this.settings.names.exchange(spec.topic)
+    for (const key of this.#keys(spec, exchange)) await channel.bindQueue(queue, exchange, key)
+  }
+
+  /**
+   * A headers exchange hands each message to the partition of its slot; what has none (foreign messages, messages without
+   * key) takes the alternate way to the first partition. The alternate's name tells the number of partitions, so that the
+   * broker itself refuses another number.
+   */
+  async #ordered(
+    channel: Channel,
+    spec: GroupSpec,
+    group: string,
+    queues: readonly string[],
+  ): Promise<void> {
+    const exchange = this.settings.names.exchange(spec.topic)
+    const keys = keysExchange(group)
+    const rest = `${group}..rest..${queues.length}`
+    await channel.assertExchange(rest, 'fanout', { durable: true })
+    await channel.assertExchange(keys, 'headers', { durable: true, alternateExchange: rest })
+    for (const queue of queues) {
+      await this.declareQueue(channel, queue, { 'x-single-active-consumer': true })
+    }
+    await channel.bindQueue(queues[0]!, rest, '')
+    for (let slot = 0; slot < slots; slot++) {
+      await channel.bindQueue(queues[slot % queues.length]!, keys, '', {
+        'x-match': 'all',
+        'longshore-slot': String(slot),
+      })
+    }
+    for (const key of this.#keys(spec, exchange)) await channel.bindExchange(keys, exchange, key)
+  }
+
+  /** Binding keys; a delayed message comes with its delay in front of its own key. */
+  #keys({ topic, group, routes }: GroupSpec, exchange: string): readonly string[] {
+    if (exchange === '') return []
+    const { bindingKeys, exchangeType } = this.settings
+    const keys = bindingKeys(topic, group, routes)
+    if (exchangeType !== 'topic') return keys
+    return keys.flatMap((key) =>
+      key === '#' ? [key] : [key, `${this.delayedPrefix(exchange)}${key}`],
+    )
+  }
+
+  /** Set by the delays, which know what a delayed message's key looks like. */
+  delayedPrefix: (exchange: string) => string = () => ''
+
+  declareQueue(channel: Channel, queue: string, more: Record<string, unknown> = {}) {
+    const { queueType, priorities } = this.settings
+    const own =
+      queueType === 'quorum'
+        ? { 'x-delivery-limit': noDeliveryLimit }
+        : priorities > 0
+          ? { 'x-max-priority': priorities - 1 }
+          : {}
+    return channel.assertQueue(queue, {
+      durable: true,
+      arguments: { 'x-queue-type': queueType, ...own, ...more },
+    })
+  }
+
+  /**
+   * A group is ordered or not for good, as the two have different objects.
+   * @throws ConflictError
+   */
+  async checkOrder({ topic, group, order }: GroupSpec): Promise<void> {
+    const queue = this.settings.names.queue(topic, group)
+    const other = await (order === 'key'
+      ? this.hasQueue(queue)
+      : this.hasExchange(keysExchange(queue)))
+    if (!other) return
+    const [is, asked] = order === 'key' ? ['none', 'key'] : ['key', 'none']
+    throw new ConflictError(
+      `group '${group}' of topic '${topic}' was made with order '${is}', not '${asked}'; subscribe with the same, choose another ` +
+        `group name, or, once it is empty, delete ${order === 'key' ? `the queue '${queue}'` : `it with bus.admin.deleteGroup('${topic}', '${group}')`}`,
+    )
+  }
+
+  hasQueue(queue: string): Promise<boolean> {
+    return this.#has(`looking for the queue '${queue}'`, (channel) => channel.checkQueue(queue))
+  }
+
+  hasExchange(exchange: string): Promise<boolean> {
+    return this.#has(`looking for the exchange '${exchange}'`, (channel) =>
+      channel.checkExchange(exchange),
+    )
+  }
+
+  async #has(doing: string, step: (channel: Channel) => Promise<unknown>): Promise<boolean> {
+    try {
+      await this.run(doing, step)
+      return true
+    } catch (error) {
+      if (codeOf((error as LongshoreError).cause) === reply.notFound) return false
+      throw error
+    }
+  }
+
+  /** Where messages for this group alone enter it. */
+  async entryOf(topic: string, group: string): Promise<Entry> {
+    const queue = this.settings.names.queue(topic, group)
+    const keys = keysExchange(queue)
+    if (await this.hasExchange(keys)) return { exchange: keys, routingKey: '' }
+    return { exchange: '', routingKey: queue }
+  }
+}

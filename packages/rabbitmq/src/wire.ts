@@ -1,0 +1,185 @@
+import type { Failure } from '@longshore/core'
+import {
+  encodeFailure,
+  type Headers,
+  type IncomingDelivery,
+  newId,
+  noHeaders,
+  reservedPrefix,
+  type WireMessage,
+} from '@longshore/core/driver'
+import type { ConsumeMessage, Message, MessageProperties, Options } from 'amqplib'
+import { slotOf } from './settings.js'
+
+const header = {
+  key: 'longshore-key',
+  slot: 'longshore-slot',
+  timestamp: 'longshore-timestamp',
+  causation: 'longshore-causation',
+  attempt: 'longshore-attempt',
+  firstFailed: 'longshore-first-failed',
+} as const
+
+/** Names that mean something to RabbitMQ itself, as headers of ours travel under this prefix. */
+const escapePrefix = 'longshore-header-'
+const brokerNames = new Set(['CC', 'BCC', 'x-death', 'x-delivery-count', 'x-acquired-count'])
+const brokerPattern = /^x-(?:first|last)-death-/
+
+const isBrokers = (name: string) => brokerNames.has(name) || brokerPattern.test(name)
+
+type Table = Record<string, unknown>
+
+/** AMQP properties and headers of a message of ours. */
+export function propertiesOf(message: WireMessage): Options.Publish {
+  const { key, timestamp, causationId } = message
+  const headers: Table = {}
+  if (message.headers !== noHeaders) {
+    for (const name of Object.keys(message.headers)) {
+      headers[isBrokers(name) ? escapePrefix + name : name] = message.headers[name]
+    }
+  }
+  headers[header.timestamp] = timestamp
+  if (key !== undefined) {
+    headers[header.key] = key
+    headers[header.slot] = slotOf(key)
+  }
+  if (causationId !== undefined) headers[header.causation] = causationId
+  const properties: Options.Publish = {
+    deliveryMode: 2,
+    messageId: message.id,
+    contentType: message.contentType,
+    timestamp: Math.floor(timestamp / 1000),
+    headers,
+  }
+  if (message.correlationId !== undefined) properties.correlationId = message.correlationId
+  return properties
+}
+
+/** The client wants a Buffer. */
+export function bufferOf(body: Uint8Array): Buffer {
+  return Buffer.isBuffer(body) ? body : Buffer.from(body.buffer, body.byteOffset, body.byteLength)
+}
+
+// --- Reading ---
+
+/** Of a foreign message every property may be missing. */
+export function messageOf(topic: string, { content, properties }: Message): WireMessage {
+  const headers: Table = properties.headers ?? {}
+  const key = headers[header.key]
+  const sentAt = headers[header.timestamp]
+  const causation = headers[header.causation]
+  return {
+    // AMQP gives a message no coordinates of its own: without an id each delivery gets a new one.
+    id: properties.messageId || newId(),
+    topic,
+    key: typeof key === 'string' ? key : undefined,
+    body: content,
+    headers: userHeaders(headers),
+    contentType: properties.contentType ?? 'application/octet-stream',
+    timestamp: typeof sentAt === 'number' ? sentAt : timeOf(properties),
+    correlationId: properties.correlationId ?? undefined,
+    causationId: typeof causation === 'string' ? causation : undefined,
+  }
+}
+
+function timeOf({ timestamp }: MessageProperties): number {
+  return typeof timestamp === 'number' ? timestamp * 1000 : Date.now()
+}
+
+function userHeaders(table: Table): Headers {
+  let own: Record<string, string> | undefined
+  for (const name of Object.keys(table)) {
+    let shown = name
+    if (name.startsWith(reservedPrefix)) {
+      if (!name.startsWith(escapePrefix)) continue
+      shown = name.slice(escapePrefix.length)
+    } else if (isBrokers(name)) {
+      continue
+    }
+    own ??= {}
+    own[shown] = textOf(table[name])
+  }
+  return own === undefined ? noHeaders : Object.freeze(own)
+}
+
+/** AMQP headers have types; ours are strings. */
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return value
+  if (Buffer.isBuffer(value)) return value.toString()
+  if (value !== null && typeof value === 'object') return JSON.stringify(value)
+  return String(value)
+}
+
+/** A message in this member's hands. */
+export class Delivery implements IncomingDelivery {
+  readonly message: WireMessage
+  readonly attempt: number
+  readonly deliveries: number
+  readonly firstFailedAt: number | undefined
+  readonly tag: number
+
+  constructor(
+    topic: string,
+    /** The queue that it came from: its retries go back there. */
+    readonly queue: string,
+    readonly raw: ConsumeMessage,
+  ) {
+    const headers: Table = raw.properties.headers ?? {}
+    this.message = messageOf(topic, raw)
+    this.attempt = positive(headers[header.attempt]) ?? 1
+    this.deliveries = (positive(headers['x-delivery-count']) ?? 0) + 1
+    this.firstFailedAt = positive(headers[header.firstFailed])
+    this.tag = raw.fields.deliveryTag
+  }
+}
+
+function positive(value: unknown): number | undefined {
+  return typeof value === 'number' && value > 0 ? value : undefined
+}
+
+// --- Copies ---
+
+/** The properties of a copy: as they came, foreign ones included, without what the broker and earlier failures added. */
+function copied({ properties }: Message, id: string, more: Table): Options.Publish {
+  const headers: Table = {}
+  for (const [name, value] of Object.entries(properties.headers ?? {})) {
+    if (isBrokers(name) || name.startsWith('longshore-dl-')) continue
+    if (name === header.attempt || name === header.firstFailed) continue
+    headers[name] = value
+  }
+  const { contentType, contentEncoding, priority, correlationId, replyTo, timestamp } = properties
+  const { type, appId } = properties
+  return {
+    deliveryMode: 2,
+    messageId: id,
+    contentType,
+    contentEncoding,
+    priority,
+    correlationId,
+    replyTo,
+    timestamp,
+    type,
+    appId,
+    mandatory: true,
+    headers: { ...headers, ...more },
+  }
+}
+
+/** For the next attempt. */
+export function retryCopy(
+  { raw, message }: Delivery,
+  attempt: number,
+  firstFailedAt: number,
+): Options.Publish {
+  return copied(raw, message.id, { [header.attempt]: attempt, [header.firstFailed]: firstFailedAt })
+}
+
+/** For the dead letters. */
+export function deadCopy({ raw, message }: Delivery, failure: Failure): Options.Publish {
+  return copied(raw, message.id, encodeFailure(failure))
+}
+
+/** From the dead letters back to the group, as if it came for the first time. */
+export function redrivenCopy(raw: Message): Options.Publish {
+  return copied(raw, raw.properties.messageId || newId(), {})
+}
