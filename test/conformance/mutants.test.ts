@@ -58,8 +58,9 @@ test('the honest driver passes the same checks', { timeout: 120_000 }, async () 
   expect(report.passed).toBe(claimed.size)
 })
 
-test('every no-loss, settling, redrive and order check is claimed by a mutant', () => {
-  const due = (check: Check) => check.noLoss || ['settle', 'order', 'redrive'].includes(check.area)
+test('every no-loss, settling, redrive, order and routing check is claimed by a mutant', () => {
+  const due = (check: Check) =>
+    check.noLoss || ['settle', 'order', 'redrive', 'routing'].includes(check.area)
   const unclaimed = checks.filter(
     (check) => due(check) && !claimed.has(check.id) && !elsewhere.includes(check.id),
   )

@@ -19,6 +19,7 @@ const able: Partial<Capabilities> = {
   lease: false,
   priority: 0,
   ttl: false,
+  routing: 'none',
   deadLetters: false,
   circuits: false,
   admin: false,

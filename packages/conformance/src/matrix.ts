@@ -20,6 +20,7 @@ const capabilityRows = [
   ['autoCreate', 'Creates topics on first use'],
   ['priority', 'Priority levels'],
   ['ttl', 'Message ttl'],
+  ['routing', 'Routing within a topic'],
   ['dedupe', 'Drops repeated ids'],
   ['deadLetters', 'Dead letters: list, redrive, discard'],
   ['circuits', 'Keeps circuits'],

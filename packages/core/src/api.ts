@@ -29,6 +29,11 @@ export interface MessageOptions {
   readonly priority?: number
   /** Drop the message if it was not delivered by then. */
   readonly ttl?: Duration
+  /**
+   * What groups with `routes` choose by: words of `A–Z a–z 0–9 _ -` joined by `.`, at most 100 characters. Handlers don't see
+   * it: what they need to know belongs in the payload or the headers. Capability `routing`.
+   */
+  readonly route?: string
   readonly correlationId?: string
   readonly causationId?: string
 }
@@ -61,6 +66,7 @@ export interface PublishContext {
   readonly payload: unknown
   readonly headers: Record<string, string>
   readonly delayMs: number
+  readonly route: string | undefined
   readonly correlationId: string | undefined
   readonly causationId: string | undefined
 }
@@ -193,6 +199,12 @@ export interface ConsumeOptions {
   readonly park?: ParkPolicy
   /** Where a new group starts. Default `latest`. */
   readonly from?: 'latest' | 'earliest' | Date
+  /**
+   * The group gets only messages whose `route` matches one of these; `*` stands for one word, `#` for any number of words. Default:
+   * all, also those without a route, which otherwise only `#` matches. Like `from` they belong to the group: all members ask for
+   * the same, and a group that exists with others is a ConflictError where the driver can tell. Capability `routing`.
+   */
+  readonly routes?: readonly string[]
   /** A policy, or a middleware in its place. */
   readonly retry?: RetryPolicy | ConsumeMiddleware
   /** A policy, or a middleware in its place. */

@@ -19,6 +19,7 @@ import type {
   Subscription,
 } from './api.js'
 import type { Capabilities } from './capabilities.js'
+import { checkedAdmin } from './checked-admin.js'
 import { type Clock, within } from './clock.js'
 import type { BusOptions } from './connect-types.js'
 import { Batches } from './consumer/batches.js'
@@ -34,7 +35,7 @@ import { ClosedError, OptionError, show, toError } from './errors.js'
 import type { BusEvents, EventSources } from './events.js'
 import type { Logger } from './logger.js'
 import { checkName } from './names.js'
-import { checkMiddleware, checkOptions, oneOf } from './options.js'
+import { checkMiddleware, checkOptions } from './options.js'
 import { Publisher } from './publish/publisher.js'
 import { unsupported } from './support.js'
 import { nameOf, type Topic, type TopicLike, type TopicRef, toTopic } from './topic.js'
@@ -95,7 +96,7 @@ export class LongshoreBus implements Bus {
     if (driver.admin === undefined) {
       throw unsupported(driver, 'admin', 'creating, deleting and counting topics and groups')
     }
-    this.#admin ??= checkedAdmin(driver.admin, () => this.#assertOpen())
+    this.#admin ??= checkedAdmin(driver, driver.admin, () => this.#assertOpen())
     return this.#admin
   }
 
@@ -330,42 +331,6 @@ export class LongshoreBus implements Bus {
   #assertOpen(): void {
     if (this.#closing !== undefined)
       throw new ClosedError('the bus is closed; connect again to use it')
-  }
-}
-
-/** Refuses names that not every broker can hold, whatever this one would take. */
-function checkedAdmin(admin: Admin, assertOpen: () => void): Admin {
-  const check = (topic: string, group?: string) => {
-    assertOpen()
-    checkName('topic', topic)
-    if (group !== undefined) checkName('group', group)
-  }
-  return {
-    async createTopic(topic) {
-      check(topic)
-      await admin.createTopic(topic)
-    },
-    async createGroup(topic, group, options) {
-      check(topic, group)
-      const { order = 'none', from = 'latest' } = options ?? {}
-      oneOf('order', order, ['none', 'key'])
-      if (!(from === 'latest' || from === 'earliest' || from instanceof Date)) {
-        throw new OptionError("createGroup: from is 'latest', 'earliest' or a Date")
-      }
-      await admin.createGroup(topic, group, { order, from })
-    },
-    async deleteTopic(topic) {
-      check(topic)
-      await admin.deleteTopic(topic)
-    },
-    async deleteGroup(topic, group) {
-      check(topic, group)
-      await admin.deleteGroup(topic, group)
-    },
-    async stats(topic, group) {
-      check(topic, group)
-      return admin.stats(topic, group)
-    },
   }
 }
 

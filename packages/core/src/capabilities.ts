@@ -32,6 +32,8 @@ export interface Capabilities {
   /** Number of priority levels, 0 = none. */
   readonly priority: number
   readonly ttl: boolean
+  /** Groups can choose messages by their route: `exact` only the very route, `wildcard` with `*` and `#`, too. */
+  readonly routing: 'none' | 'exact' | 'wildcard'
   /** The broker drops a repeated message id within a window. */
   readonly dedupe: boolean
   /** Dead letters can be listed, redriven and discarded. */

@@ -1,8 +1,7 @@
 /**
- * The driver contract: everything that Longshore asks of a broker, on one page.
- *
- * A driver owns its broker: reconnecting, topology, confirmed publishing, delivering, and the durable execution of `ack`,
- * `retry` and `deadLetter`. It holds no policy and no other retry loop. The core wraps raw errors once.
+ * The driver contract: everything that Longshore asks of a broker, on one page. A driver owns its broker: reconnecting,
+ * topology, confirmed publishing, delivering, and the durable execution of `ack`, `retry` and `deadLetter`. It holds no policy
+ * and no other retry loop. The core wraps raw errors once.
  */
 import type { Admin } from './admin.js'
 import type { Capabilities } from './capabilities.js'
@@ -47,10 +46,8 @@ export interface Driver {
   readonly capabilities: Capabilities
   /** As the server calls itself, for instance `RabbitMQ 3.10.8`. */
   readonly server: string
-  /**
-   * Sends the messages in order and calls `settle(index, …)` once for each, when the broker has confirmed or refused it.
-   * Must not throw. The core bounds how many are under way at once, and repeats `unknown` and `unsent` ones under the same id.
-   */
+  /** Sends the messages in order and calls `settle(index, …)` once for each, when the broker has confirmed or refused it.
+   * Must not throw. The core bounds how many are under way at once, and repeats `unknown` and `unsent` ones under the same id. */
   publish(batch: readonly OutgoingMessage[], settle: PublishSettle): void
   /** Joins a group; creates topic and group if `autoCreate`. Resolves once deliveries can flow. */
   subscribe(spec: SubscriptionSpec, sink: Sink): Promise<DriverSubscription>
@@ -75,6 +72,8 @@ export interface OutgoingMessage {
   readonly priority: number | undefined
   /** Milliseconds after which an undelivered message is dropped. */
   readonly ttlMs: number | undefined
+  /** What groups with `routes` choose by; not part of the message. */
+  readonly route: string | undefined
 }
 
 /** `rejected`: refused, repeating is useless. `unsent`: surely not taken. `unknown`: may have been. None: durably confirmed. */
@@ -93,6 +92,8 @@ export interface SubscriptionSpec {
   readonly window: number
   /** Where a group starts that does not exist yet. */
   readonly from: 'latest' | 'earliest' | Date
+  /** A new group gets only what matches one of these (`routeMatcher`), from its topic; sorted. Undefined: everything. */
+  readonly routes: readonly string[] | undefined
   /** After so long without `heartbeat` a delivery goes to another member (capability `lease`). */
   readonly leaseMs: number
 }
@@ -126,10 +127,8 @@ export interface RetryRequest {
   readonly hold: boolean
 }
 
-/**
- * Settling returns (or resolves to) true when the broker took it, false when the delivery is no longer this member's,
- * and throws when the durable step failed: then the delivery is still this member's, and the core tries again.
- */
+/** Settling returns (or resolves to) true when the broker took it, false when the delivery is no longer this member's,
+ * and throws when the durable step failed: then the delivery is still this member's, and the core tries again. */
 export interface DriverSubscription {
   ack(delivery: IncomingDelivery): boolean | Promise<boolean>
   /** Durably schedules the next delivery, then lets go of this one. */

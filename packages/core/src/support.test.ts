@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { GroupOptions } from './admin.js'
 import type { Bus, ConsumeOptions } from './api.js'
 import type { Capabilities } from './capabilities.js'
 import { connect } from './connect.js'
@@ -46,6 +47,9 @@ async function refusal(call: () => unknown): Promise<unknown> {
 const subscribe = (options: Partial<ConsumeOptions>) => (bus: Bus) =>
   bus.subscribe('orders', { group: 'billing', ...options }, () => {})
 
+const createGroup = (options: Partial<GroupOptions>) => (bus: Bus) =>
+  bus.admin.createGroup('orders', 'billing', { order: 'none', from: 'latest', ...options })
+
 describe('invariant 9: an option that the driver cannot honour is an UnsupportedError when declared', () => {
   const cases: {
     capability: keyof Capabilities
@@ -88,6 +92,42 @@ describe('invariant 9: an option that the driver cannot honour is an Unsupported
       less: { ttl: false },
       what: 'publish with ttl',
       call: (bus) => bus.publish('orders', 1, { ttl: '1m' }),
+    },
+    {
+      capability: 'routing',
+      less: { routing: 'none' },
+      what: 'publish with route',
+      call: (bus) => bus.publish('orders', 1, { route: 'eu.created' }),
+    },
+    {
+      capability: 'routing',
+      less: { routing: 'none' },
+      what: 'subscribe with routes',
+      call: subscribe({ routes: ['eu.created'] }),
+    },
+    {
+      capability: 'routing',
+      less: { routing: 'exact' },
+      what: 'subscribe with wildcards in routes',
+      call: subscribe({ routes: ['eu.created', 'eu.*'] }),
+    },
+    {
+      capability: 'routing',
+      less: { routing: 'none' },
+      what: 'createGroup with routes',
+      call: createGroup({ routes: ['eu.created'] }),
+    },
+    {
+      capability: 'order',
+      less: { order: 'none' },
+      what: "createGroup with order: 'key'",
+      call: createGroup({ order: 'key' }),
+    },
+    {
+      capability: 'replay',
+      less: { replay: false },
+      what: "createGroup with from: 'earliest'",
+      call: createGroup({ from: 'earliest' }),
     },
     {
       capability: 'cancelDelay',

@@ -1,5 +1,5 @@
 import type { DeadLetterAccess, StoredDeadLetter } from './core.js'
-import { type Connection, type Mutant, overlay } from './wrap.js'
+import { type Connection, type Mutant, overlay, plain } from './wrap.js'
 
 /** The driver's dead letters, with some of their methods replaced. */
 function access(
@@ -109,8 +109,7 @@ export const deadLetters: readonly Mutant[] = [
           const letters: StoredDeadLetter[] = []
           for await (const letter of honest.browse(topic, group)) letters.push(letter)
           for (const { message } of letters) {
-            const once = { message, delayMs: 0, priority: undefined, ttlMs: undefined }
-            driver.publish([once], () => {})
+            driver.publish([{ message, ...plain }], () => {})
           }
           await honest.discard(topic, group, selection)
           return letters.length

@@ -4,6 +4,7 @@ import { groups } from './groups.js'
 import { order } from './order.js'
 import { publish } from './publish.js'
 import { retry } from './retry.js'
+import { routing } from './routing.js'
 import { settle } from './settle.js'
 import type { Mutant } from './wrap.js'
 
@@ -16,5 +17,6 @@ export const mutants: readonly Mutant[] = [
   ...deadLetters,
   ...order,
   ...groups,
+  ...routing,
   ...delay,
 ]

@@ -51,6 +51,9 @@ export interface Changes {
   readonly bus?: (bus: Bus) => Partial<Bus>
 }
 
+/** How a message is sent that nothing special was asked for. */
+export const plain = { delayMs: 0, priority: undefined, ttlMs: undefined, route: undefined }
+
 /** The target with some of its members replaced; the others stay bound to it. */
 export function overlay<T extends object>(target: T, changes: Partial<T>): T {
   return new Proxy(target, {

@@ -18,6 +18,7 @@ import { park } from './park.js'
 import { publish } from './publish.js'
 import { redrive } from './redrive.js'
 import { retry } from './retry.js'
+import { routing } from './routing.js'
 import { settle } from './settle.js'
 import { unsupported } from './unsupported.js'
 
@@ -39,6 +40,7 @@ export const checks: readonly Check[] = [
   ...load,
   ...batch,
   ...groups,
+  ...routing,
   ...lifecycle,
   ...connection,
   ...delay,

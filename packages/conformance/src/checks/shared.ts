@@ -1,5 +1,13 @@
-import { type Bus, binary, type RetryPolicy, type Topic, topic } from '@longshore/core'
+import {
+  type Bus,
+  binary,
+  type RetryPolicy,
+  type SubscribeOptions,
+  type Topic,
+  topic,
+} from '@longshore/core'
 import type { CheckContext } from '../context.js'
+import { same } from '../expect.js'
 import type { Entry } from '../ledger.js'
 
 /** Short delays without chance, so that a check of retries is quick and its times are known. */
@@ -36,17 +44,32 @@ export async function publishAll(
   return failures
 }
 
+/** Publishes one message for each route, numbered by its place; undefined: without one. */
+export async function publishRouted(
+  bus: Bus,
+  to: Topic<Entry>,
+  routes: readonly (string | undefined)[],
+): Promise<void> {
+  const batch = routes.map((route, n) => {
+    const payload = { producer: 'p', key: `k${n}`, n }
+    return route === undefined ? { payload } : { payload, route }
+  })
+  const outcomes = await bus.publishBatch(to, batch)
+  const failed = outcomes.filter((outcome) => outcome.status !== 'confirmed')
+  same(failed, [], 'failed publishes')
+}
+
 /** Joins the group for a moment, so that it exists and gets what is published from now on. */
 export async function createGroup(
   context: Pick<CheckContext, 'connect'>,
   to: Topic<Entry> | Topic<Uint8Array> | string,
   group: string,
-  order: 'none' | 'key' = 'none',
+  options: Pick<SubscribeOptions, 'order' | 'routes'> = {},
 ): Promise<void> {
   const bus = await context.connect()
   const subscription = await bus.subscribe<unknown, unknown>(
     to as Topic<unknown>,
-    { group, order },
+    { group, ...options },
     () => {},
   )
   await subscription.close()
@@ -63,4 +86,12 @@ export async function all<T>(source: AsyncIterable<T>): Promise<T[]> {
 /** Numbers of what was seen. */
 export function numbersOf(seen: readonly { readonly payload: Entry }[]): number[] {
   return seen.map((one) => one.payload.n)
+}
+
+/** A moment in which what should not come would come. */
+export async function settleDown(
+  context: Pick<CheckContext, 'tolerances' | 'until'>,
+): Promise<void> {
+  const over = Date.now() + 100 * context.tolerances.slowness
+  await context.until(() => Date.now() >= over, 'a moment to pass')
 }

@@ -43,6 +43,27 @@ const abilities: readonly Ability[] = [
     ask: (bus, topic) => bus.publish(topic, 'x', { ttl: 1000 }),
   },
   {
+    name: 'routing',
+    capability: 'routing',
+    title: 'publishing with a route',
+    declared: (c) => c.routing !== 'none',
+    ask: (bus, topic) => bus.publish(topic, 'x', { route: 'a.b' }),
+  },
+  {
+    name: 'routes',
+    capability: 'routing',
+    title: 'subscribing to a route',
+    declared: (c) => c.routing !== 'none',
+    ask: (bus, topic, group) => bus.subscribe(topic, { group, routes: ['a.b'] }, nothing),
+  },
+  {
+    name: 'routes-wildcards',
+    capability: 'routing',
+    title: 'subscribing to routes with wildcards',
+    declared: (c) => c.routing === 'wildcard',
+    ask: (bus, topic, group) => bus.subscribe(topic, { group, routes: ['a.*'] }, nothing),
+  },
+  {
     name: 'order',
     capability: 'order',
     title: "subscribing with order: 'key'",

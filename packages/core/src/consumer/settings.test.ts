@@ -121,6 +121,13 @@ const wrong: { what: string; given: object; code?: string; cure: RegExp }[] = [
     cure: /retry\.retryable/,
   },
   { what: 'retry that is null', given: { retry: null }, cure: /retry/ },
+  { what: 'no routes', given: { routes: [] }, cure: /routes is .*at least one route/ },
+  {
+    what: 'routes that are no array',
+    given: { routes: 'a.*' },
+    cure: /routes is "a\.\*"; it is an/,
+  },
+  { what: 'a route with an empty word', given: { routes: ['a..b'] }, cure: /routes has "a\.\.b"/ },
   { what: 'a maxStack below 0', given: { deadLetter: { maxStack: -1 } }, cure: /maxStack is -1/ },
   {
     what: 'a failure rate of 0',

@@ -10,6 +10,7 @@ import type { Clock } from '../clock.js'
 import type { Driver, SubscriptionSpec } from '../driver.js'
 import { toMs } from '../duration.js'
 import { OptionError } from '../errors.js'
+import { resolveGroup } from '../group-options.js'
 import { checkName } from '../names.js'
 import { checkMiddleware, checkOptions, oneOf } from '../options.js'
 import { unsupported } from '../support.js'
@@ -29,6 +30,7 @@ const consumeOptions = [
   'onKeyFailure',
   'park',
   'from',
+  'routes',
   'retry',
   'deadLetter',
   'killSwitch',
@@ -103,8 +105,8 @@ export function resolveSettings(
   }
   checkOptions(where, options, optionsOf[call])
   checkName('group', options.group)
-  const { order = 'none', onKeyFailure = 'block', from = 'latest', concurrency = 1 } = options
-  oneOf('order', order, ['none', 'key'])
+  const { onKeyFailure = 'block', concurrency = 1 } = options
+  const { order, from, routes } = resolveGroup(where, options, driver)
   oneOf('onKeyFailure', onKeyFailure, ['block', 'park', 'skip'])
   whole('concurrency', concurrency, 1)
   if (order !== 'key' && options.onKeyFailure !== undefined) {
@@ -116,20 +118,8 @@ export function resolveSettings(
     }
     checkOptions(`${where}: park`, options.park, ['coolDown'])
   }
-  const { capabilities } = driver
-  if (!capabilities.groups)
-    throw unsupported(driver, 'groups', 'sharing a topic among the members of a group')
-  if (order === 'key' && capabilities.order !== 'key') {
-    throw unsupported(driver, 'order', "order: 'key' across the members of a group")
-  }
-  if (from !== 'latest') {
-    if (from !== 'earliest' && !(from instanceof Date && !Number.isNaN(from.getTime()))) {
-      throw new OptionError(`${where}: from is 'latest', 'earliest' or a valid Date`)
-    }
-    if (!capabilities.replay) throw unsupported(driver, 'replay', `from: ${JSON.stringify(from)}`)
-  }
   const leaseMs = toMs(options.lease ?? 30_000, 'lease')
-  if (options.lease !== undefined && !capabilities.lease)
+  if (options.lease !== undefined && !driver.capabilities.lease)
     throw unsupported(driver, 'lease', "option 'lease'")
   if (leaseMs < 30) throw new OptionError(`${where}: a lease needs at least 30 ms`)
   const parks = order === 'key' && onKeyFailure === 'park'
@@ -155,7 +145,7 @@ export function resolveSettings(
   const handlers = concurrency * (batch?.size ?? 1)
   const window = windowOf(options, handlers, order)
   return {
-    spec: { topic, group: options.group, order, window, from, leaseMs },
+    spec: { topic, group: options.group, order, window, from, routes, leaseMs },
     concurrency: handlers,
     hold: order === 'key' && onKeyFailure !== 'skip',
     circuits,

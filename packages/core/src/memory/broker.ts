@@ -101,7 +101,8 @@ export class MemoryBroker {
       correlationId: undefined,
       causationId: undefined,
     }
-    this.store({ message, delayMs: 0, priority: undefined, ttlMs: undefined }, true)
+    const none = { priority: undefined, ttlMs: undefined, route: undefined }
+    this.store({ message, delayMs: 0, ...none }, true)
   }
 
   /** Shows every message that reaches the topic; returns how to stop. */

@@ -122,7 +122,7 @@ export class MemoryDriver implements Driver, MemoryConnection {
     const existing = topic.group(spec.group)
     if (existing !== undefined) return existing
     if (!this.config.autoCreate) return this.broker.group(spec.topic, spec.group)
-    return topic.createGroup(spec.group, spec.order, spec.from)
+    return topic.createGroup(spec.group, spec)
   }
 
   /** Its group was deleted: make it anew, or end. */
@@ -210,8 +210,8 @@ export class MemoryDriver implements Driver, MemoryConnection {
     createGroup: async (topic, group, options) => {
       const target = this.broker.topic(topic, true)
       const existing = target.group(group)
-      if (existing === undefined) target.createGroup(group, options.order, options.from)
-      else existing.checkOrder(options.order)
+      if (existing === undefined) target.createGroup(group, options)
+      else existing.checkSame(options)
     },
     deleteTopic: async (topic) => this.broker.deleteTopic(topic),
     deleteGroup: async (topic, group) => this.broker.deleteGroup(topic, group),
@@ -237,6 +237,7 @@ function capabilitiesOf(options: Required<MemoryOptions>, autoCreate: boolean): 
     autoCreate,
     priority: 10,
     ttl: true,
+    routing: 'wildcard',
     dedupe: options.dedupeWindow > 0,
     deadLetters: true,
     circuits: true,

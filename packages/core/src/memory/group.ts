@@ -1,10 +1,11 @@
-import type { GroupStats } from '../admin.js'
+import type { GroupOptions, GroupStats } from '../admin.js'
 import type { Clock, Timer } from '../clock.js'
 import type { DeadLetterSelection, Failure, StoredDeadLetter } from '../dead-letter.js'
 import type { RetryRequest } from '../driver.js'
 import { ConflictError } from '../errors.js'
 import { Heap } from '../heap.js'
 import type { WireMessage } from '../message.js'
+import { routeMatcher } from '../routes.js'
 import { Breather } from './breather.js'
 import { MemoryDelivery } from './delivery.js'
 import type { Member } from './member.js'
@@ -26,6 +27,8 @@ interface Buried extends StoredDeadLetter {
 /** A group of one topic: its queue, its delayed retries, its dead letters and its members. */
 export class MemoryGroup {
   readonly members: Member[] = []
+  /** Which routes it gets; undefined: all, also none. */
+  readonly takes: ((route: string | undefined) => boolean) | undefined
   readonly #delayed = new Heap<Waiting>(
     (a, b) => a.due - b.due < 0 || (a.due === b.due && a.rank < b.rank),
   )
@@ -43,8 +46,10 @@ export class MemoryGroup {
     readonly name: string,
     private readonly clock: Clock,
     private order: 'none' | 'key',
+    private readonly routes: readonly string[] | undefined,
     private readonly partitions: number,
   ) {
+    this.takes = routes === undefined ? undefined : routeMatcher(routes)
     this.#ready = this.#newQueue()
     this.#breather = new Breather(clock)
   }
@@ -72,15 +77,26 @@ export class MemoryGroup {
     this.schedule()
   }
 
-  /** @throws ConflictError */
-  checkOrder(order: 'none' | 'key'): void {
-    if (order === this.order) return
+  /** @throws ConflictError if these options would make another group */
+  checkSame({ order, routes }: GroupOptions): void {
+    if (order !== this.order) {
+      throw new ConflictError(
+        `group '${this.name}' of topic '${this.topic}' exists with order '${this.order}', not '${order}'`,
+      )
+    }
+    this.#checkRoutes(routes)
+  }
+
+  #checkRoutes(routes: readonly string[] | undefined): void {
+    if (routes?.join() === this.routes?.join()) return
     throw new ConflictError(
-      `group '${this.name}' of topic '${this.topic}' exists with order '${this.order}', not '${order}'`,
+      `group '${this.name}' of topic '${this.topic}' exists with ${listed(this.routes)}, not ${listed(routes)}; ask for ` +
+        'the same, take another group, or delete this one',
     )
   }
 
   join(member: Member): void {
+    this.#checkRoutes(member.spec.routes)
     if (member.spec.order !== this.order) {
       if (this.members.length > 0) {
         throw new ConflictError(
@@ -257,4 +273,8 @@ export class MemoryGroup {
       false,
     )
   }
+}
+
+function listed(routes: readonly string[] | undefined): string {
+  return routes === undefined ? 'no routes' : `routes ${routes.join(', ')}`
 }

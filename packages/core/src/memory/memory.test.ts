@@ -328,6 +328,18 @@ describe('memory: admin', () => {
     ).rejects.toMatchObject(invalid)
   })
 
+  it('refuses options that make no group', async () => {
+    await using bus = await createTestBus()
+    for (const [options, message] of [
+      [{ order: 'keys' }, /order is "keys"/],
+      [{ from: new Date(Number.NaN) }, /createGroup\('orders'\): from is .* or a valid Date/],
+      [{ route: 'a' }, /there is no option 'route'; did you mean 'routes'\?/],
+      [null, /options must be an object/],
+    ] as const) {
+      await expect(bus.admin.createGroup('orders', 'g', options as never)).rejects.toThrow(message)
+    }
+  })
+
   it('takes a running message away when its topic is deleted; what comes later flows', async () => {
     await using bus = await createTestBus()
     const acks: boolean[] = []
@@ -387,6 +399,7 @@ async function rawMember(clock: VirtualClock, options: object, spec: Partial<Sub
       order: 'none',
       window: 10,
       from: 'latest',
+      routes: undefined,
       leaseMs: 1000,
       ...spec,
     },

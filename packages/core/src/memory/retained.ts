@@ -6,6 +6,7 @@ const maxBytes = 16 * 1024 * 1024
 /** The latest messages of a topic, for groups to come: a ring without garbage. */
 export class Retained {
   readonly #messages: (WireMessage | undefined)[]
+  readonly #routes: (string | undefined)[]
   readonly #storedAt: Float64Array
   readonly #max: number
   #first = 0
@@ -15,14 +16,16 @@ export class Retained {
   constructor(max: number) {
     this.#max = max
     this.#messages = new Array(max)
+    this.#routes = new Array(max)
     this.#storedAt = new Float64Array(max)
   }
 
-  add(message: WireMessage, storedAt: number): void {
+  add(message: WireMessage, route: string | undefined, storedAt: number): void {
     if (this.#max === 0) return
     if (this.#size === this.#max) this.#drop()
     const at = (this.#first + this.#size) % this.#max
     this.#messages[at] = message
+    this.#routes[at] = route
     this.#storedAt[at] = storedAt
     this.#size++
     this.#bytes += message.body.byteLength
@@ -37,10 +40,11 @@ export class Retained {
   }
 
   /** Those that were stored at this time or later, oldest first. */
-  *since(time: number): Iterable<WireMessage> {
+  *since(time: number): Iterable<{ message: WireMessage; route: string | undefined }> {
     for (let i = 0; i < this.#size; i++) {
       const at = (this.#first + i) % this.#max
-      if (this.#storedAt[at]! >= time) yield this.#messages[at]!
+      if (this.#storedAt[at]! < time) continue
+      yield { message: this.#messages[at]!, route: this.#routes[at] }
     }
   }
 }

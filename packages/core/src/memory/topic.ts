@@ -1,3 +1,4 @@
+import type { GroupOptions } from '../admin.js'
 import type { Clock, Timer } from '../clock.js'
 import type { OutgoingMessage } from '../driver.js'
 import { Heap } from '../heap.js'
@@ -50,11 +51,13 @@ export class MemoryTopic {
     this.#fanOut(outgoing, now)
   }
 
-  #fanOut({ message, priority = 0, ttlMs }: OutgoingMessage, now: number): void {
+  #fanOut({ message, priority = 0, ttlMs, route }: OutgoingMessage, now: number): void {
     const expiresAt = ttlMs === undefined ? Number.POSITIVE_INFINITY : now + ttlMs
-    for (const group of this.groups.values()) group.add(message, priority, expiresAt)
+    for (const group of this.groups.values()) {
+      if (group.takes?.(route) ?? true) group.add(message, priority, expiresAt)
+    }
     for (const tap of this.taps) tap(message)
-    this.#retained.add(message, now)
+    this.#retained.add(message, route, now)
   }
 
   #repeated(id: string): boolean {
@@ -72,17 +75,14 @@ export class MemoryTopic {
     return this.groups.get(name)
   }
 
-  createGroup(
-    name: string,
-    order: 'none' | 'key',
-    from: 'latest' | 'earliest' | Date,
-  ): MemoryGroup {
-    const group = new MemoryGroup(this.name, name, this.clock, order, this.options.partitions)
+  createGroup(name: string, { order, from, routes }: GroupOptions): MemoryGroup {
+    const { partitions } = this.options
+    const group = new MemoryGroup(this.name, name, this.clock, order, routes, partitions)
     this.groups.set(name, group)
     if (from !== 'latest') {
       const since = from === 'earliest' ? Number.NEGATIVE_INFINITY : from.getTime()
-      for (const message of this.#retained.since(since)) {
-        group.add(message, 0, Number.POSITIVE_INFINITY)
+      for (const { message, route } of this.#retained.since(since)) {
+        if (group.takes?.(route) ?? true) group.add(message, 0, Number.POSITIVE_INFINITY)
       }
     }
     return group

@@ -8,6 +8,7 @@ export interface SendOptions {
   readonly delayMs: number
   readonly priority: number | undefined
   readonly ttlMs: number | undefined
+  readonly route: string | undefined
   readonly deadlineMs: number
   readonly signal: AbortSignal | undefined
 }
@@ -32,6 +33,7 @@ export class Entry implements OutgoingMessage {
     readonly delayMs: number,
     readonly priority: number | undefined,
     readonly ttlMs: number | undefined,
+    readonly route: string | undefined,
     readonly seq: number,
     readonly deadlineAt: number,
     readonly signal: AbortSignal | undefined,

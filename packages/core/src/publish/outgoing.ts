@@ -103,7 +103,7 @@ export class Outgoing {
     reject: ((error: LongshoreError) => void) | undefined,
     index: number,
   ): void {
-    const { delayMs, priority, ttlMs, signal } = options
+    const { delayMs, priority, ttlMs, route, signal } = options
     const deadlineAt = message.timestamp + options.deadlineMs
     const seq = this.#seq++
     const entry = new Entry(
@@ -111,6 +111,7 @@ export class Outgoing {
       delayMs,
       priority,
       ttlMs,
+      route,
       seq,
       deadlineAt,
       signal,

@@ -8,6 +8,7 @@ import { checkHeaders, isPrintable } from '../headers.js'
 import { type Headers, newId, noHeaders, type WireMessage } from '../message.js'
 import { encode, validate } from '../payload.js'
 import { isPromise, type MaybePromise } from '../promise.js'
+import { checkRoute } from '../routes.js'
 import { unsupported } from '../support.js'
 import type { Topic } from '../topic.js'
 import type { SendOptions } from './entry.js'
@@ -28,6 +29,7 @@ export class Preparer {
       delayMs: 0,
       priority: undefined,
       ttlMs: undefined,
+      route: undefined,
       deadlineMs,
       signal: undefined,
     }
@@ -35,13 +37,14 @@ export class Preparer {
 
   /** @throws OptionError, UnsupportedError */
   sendOptions(options: MessageOptions, shared: SharedOptions): SendOptions {
-    const { at, delay, priority, ttl } = options
+    const { at, delay, priority, ttl, route } = options
     const { deadline, signal } = shared
     if (
       at === undefined &&
       delay === undefined &&
       priority === undefined &&
       ttl === undefined &&
+      route === undefined &&
       deadline === undefined &&
       signal === undefined
     ) {
@@ -52,6 +55,7 @@ export class Preparer {
       delayMs: this.#delay(options),
       priority: this.#priority(priority),
       ttlMs: this.#ttl(ttl),
+      route: route === undefined ? undefined : checkRoute(this.driver, route),
       deadlineMs: deadline === undefined ? this.deadlineMs : toMs(deadline, 'deadline'),
       signal,
     }

@@ -178,6 +178,13 @@ const options: { what: string; given: object; code: string; cure: RegExp }[] = [
     code: 'LONGSHORE_OPTION',
     cure: /levels 0 to 9/,
   },
+  {
+    what: 'a route with a wildcard',
+    given: { route: 'eu.*' },
+    code: 'LONGSHORE_OPTION',
+    cure: /route is "eu\.\*"; it is words of letters, digits, '_' and '-', joined by '\.'/,
+  },
+  { what: 'an empty route', given: { route: '' }, code: 'LONGSHORE_OPTION', cure: /route is ""/ },
 ]
 
 describe('publish: bad input', () => {

@@ -29,6 +29,7 @@ const messageOptions = [
   'at',
   'priority',
   'ttl',
+  'route',
   'correlationId',
   'causationId',
 ] as const
@@ -63,6 +64,10 @@ class Publication implements PublishContext {
 
   get topic(): string {
     return this.of.name
+  }
+
+  get route(): string | undefined {
+    return this.options.route
   }
 
   get correlationId(): string | undefined {
