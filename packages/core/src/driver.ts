@@ -135,7 +135,7 @@ export interface DriverSubscription {
   retry(delivery: IncomingDelivery, request: RetryRequest): boolean | Promise<boolean>
   /** Durably stores the message, whole, with its failure, then lets go of it. */
   deadLetter(delivery: IncomingDelivery, failure: Failure): boolean | Promise<boolean>
-  /** Hands back what was never started: no attempt or delivery is counted, the order is kept. */
+  /** Hands back what was never started: no attempt is counted (a delivery may be), the order is kept. */
   release(deliveries: readonly IncomingDelivery[]): void | Promise<void>
   /** Renews the lease of all that this member holds. */
   heartbeat(): void

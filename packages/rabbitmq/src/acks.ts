@@ -75,6 +75,6 @@ export class Acks {
 }
 
 /** All that the client reads of a message to settle it. */
-function tagged(deliveryTag: number): Message {
+export function tagged(deliveryTag: number): Message {
   return { fields: { deliveryTag } } as Message
 }

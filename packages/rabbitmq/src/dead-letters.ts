@@ -6,16 +6,22 @@ import {
   type StoredDeadLetter,
 } from '@longshore/core'
 import { type DeadLetterAccess, decodeFailure } from '@longshore/core/driver'
-import type { Channel, GetMessage } from 'amqplib'
+import type { Channel, Message } from 'amqplib'
+import { tagged } from './acks.js'
 import { type Link, watch } from './connection.js'
 import { codeOf, reply, toTyped } from './errors.js'
 import type { Publisher } from './publisher.js'
 import type { Settings } from './settings.js'
+import { inOrder } from './subscription.js'
 import type { Topology } from './topology.js'
 import { messageOf, redrivenCopy } from './wire.js'
 
-/** Letters that are taken, copied and then let go of together. */
-const pageSize = 100
+/** Letters that are taken, copied and then let go of together; no more, so that a crash leaves the others in order. */
+const pageSize = inOrder
+
+/** A listing that fits into these holds no letter while it is looked at. */
+const snapshotLetters = 10_000
+const snapshotBytes = 32 * 1024 * 1024
 
 /**
  * Dead letters lie in a queue of their own. Looking at them takes each from the queue without acknowledging it, oldest first,
@@ -32,8 +38,18 @@ export class QueuedDeadLetters implements DeadLetterAccess {
   async *browse(topic: string, group: string): AsyncIterable<StoredDeadLetter> {
     const reader = await this.#open(topic, group)
     try {
-      for (let raw = await reader.next(); raw; raw = await reader.next()) {
-        yield this.#letterOf(topic, group, raw)
+      for (let more = true; more; ) {
+        const page: Message[] = []
+        for (let bytes = 0; page.length < snapshotLetters && bytes < snapshotBytes; ) {
+          const raw = await reader.next()
+          more = raw !== undefined
+          if (raw === undefined) break
+          page.push(raw)
+          bytes += raw.content.length
+        }
+        // So that whoever looks may redrive and discard at the same time.
+        if (!more) await reader.giveBack()
+        for (const raw of page) yield this.#letterOf(topic, group, raw)
       }
     } finally {
       await reader.giveBack()
@@ -48,7 +64,7 @@ export class QueuedDeadLetters implements DeadLetterAccess {
       )
       const outcomes = await Promise.allSettled(copies)
       page.forEach((raw, i) => {
-        if (outcomes[i]?.status === 'fulfilled') reader.channel.ack(raw)
+        if (outcomes[i]?.status === 'fulfilled') reader.take(raw)
       })
       const failed = outcomes.find((outcome) => outcome.status === 'rejected')
       if (failed !== undefined) throw failed.reason
@@ -57,7 +73,7 @@ export class QueuedDeadLetters implements DeadLetterAccess {
 
   discard(topic: string, group: string, selection: DeadLetterSelection): Promise<number> {
     return this.#each(topic, group, selection, async (page, reader) => {
-      for (const raw of page) reader.channel.ack(raw)
+      for (const raw of page) reader.take(raw)
     })
   }
 
@@ -65,14 +81,14 @@ export class QueuedDeadLetters implements DeadLetterAccess {
     topic: string,
     group: string,
     { ids, match, limit = Number.POSITIVE_INFINITY, signal }: DeadLetterSelection,
-    take: (page: readonly GetMessage[], reader: Reader) => Promise<void>,
+    take: (page: readonly Message[], reader: Reader) => Promise<void>,
   ): Promise<number> {
     if (limit === 0) return 0
     const reader = await this.#open(topic, group)
     let taken = 0
     try {
       for (let more = true; more; ) {
-        const page: GetMessage[] = []
+        const page: Message[] = []
         while (page.length < pageSize && taken + page.length < limit && !signal?.aborted) {
           const raw = await reader.next()
           more = raw !== undefined
@@ -91,7 +107,7 @@ export class QueuedDeadLetters implements DeadLetterAccess {
     return taken
   }
 
-  #letterOf(topic: string, group: string, raw: GetMessage): StoredDeadLetter {
+  #letterOf(topic: string, group: string, raw: Message): StoredDeadLetter {
     const message = messageOf(topic, raw)
     const failure = decodeFailure(raw.properties.headers ?? {})
     return { message, failure: failure ?? foreignFailure(topic, group, message.timestamp) }
@@ -113,25 +129,44 @@ export class QueuedDeadLetters implements DeadLetterAccess {
 }
 
 class Reader {
+  readonly #held = new Set<number>()
+  #done = false
+
   constructor(
-    readonly channel: Channel,
+    private readonly channel: Channel,
     private readonly queue: string,
   ) {}
 
-  async next(): Promise<GetMessage | undefined> {
+  async next(): Promise<Message | undefined> {
     try {
-      return (await this.channel.get(this.queue)) || undefined
+      const raw = await this.channel.get(this.queue)
+      if (!raw) return undefined
+      this.#held.add(raw.fields.deliveryTag)
+      return raw
     } catch (error) {
       if (codeOf(error) === reply.notFound) return undefined
       throw toTyped(error, `reading the queue '${this.queue}'`)
     }
   }
 
-  /** What wasn't acknowledged is in the queue again when this resolves: the broker answers after that. */
+  take({ fields }: Message): void {
+    this.#held.delete(fields.deliveryTag)
+    this.channel.ack(tagged(fields.deliveryTag))
+  }
+
+  /**
+   * What wasn't acknowledged is in the queue again when this resolves, in order: in portions that the queue keeps in order, each
+   * waited for.
+   */
   async giveBack(): Promise<void> {
+    if (this.#done) return
+    this.#done = true
     try {
-      this.channel.nackAll(true)
-      await this.channel.checkQueue(this.queue)
+      const left = [...this.#held]
+      for (let at = 0; at < left.length; at += inOrder) {
+        for (const tag of left.slice(at, at + inOrder)) this.channel.nack(tagged(tag), false, true)
+        await this.channel.checkQueue(this.queue)
+      }
       await this.channel.close()
     } catch (error) {
       // It all goes back when the channel ends, however it ends.

@@ -103,9 +103,8 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
       throw error
     }
     const properties = this.#consumeLink.model?.connection.serverProperties
-    const version = properties?.version ?? ''
-    this.server = `${properties?.product ?? 'RabbitMQ'} ${version}`.trim()
-    this.capabilities = capabilitiesOf(this.settings, Number.parseInt(version, 10))
+    this.server = `${properties?.product ?? 'RabbitMQ'} ${properties?.version ?? ''}`.trim()
+    this.capabilities = capabilitiesOf(this.settings)
     await this.#publisher.open()
     this.#refreshLater()
   }
@@ -215,12 +214,9 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
   }
 }
 
-/** Bodies that a server takes if nobody changed its `max_message_size`: RabbitMQ lowered it in 4.0. */
-const defaultMaxBytes = (major: number) => (major >= 4 ? 16 : 128) * 1024 * 1024
-
 const routingOf = { topic: 'wildcard', direct: 'exact', fanout: 'none' } as const
 
-function capabilitiesOf(settings: Settings, major: number): Capabilities {
+function capabilitiesOf(settings: Settings): Capabilities {
   const { queueType, exchangeType, priorities } = settings
   return {
     groups: true,
@@ -234,7 +230,7 @@ function capabilitiesOf(settings: Settings, major: number): Capabilities {
     cancelDelay: false,
     deliveryCount: queueType === 'quorum',
     lease: false,
-    maxBytes: settings.maxBytes ?? defaultMaxBytes(major),
+    maxBytes: settings.maxBytes,
     headerCharset: { names: 'unicode', values: 'unicode' },
     batch: true,
     autoCreate: settings.autoCreate,

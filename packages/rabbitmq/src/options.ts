@@ -28,7 +28,10 @@ export interface RabbitmqOptions {
    * is made. Default 8.
    */
   readonly partitions?: number
-  /** Largest body in bytes that is sent. Default: the server's own default, 16 MiB from RabbitMQ 4, 128 MiB before. */
+  /**
+   * Largest body in bytes that is sent. Default 16 MiB, what RabbitMQ 4 takes by default (`max_message_size`); before 4.0
+   * it took 128 MiB.
+   */
   readonly maxBytes?: number
   /**
    * Ask the broker to return what reaches no queue: publishing to a topic without any group is then a NotFoundError. Default:

@@ -22,7 +22,7 @@ export interface Settings {
   readonly queueType: 'quorum' | 'classic'
   readonly priorities: number
   readonly partitions: number
-  readonly maxBytes: number | undefined
+  readonly maxBytes: number
   readonly mandatory: boolean
   readonly autoCreate: boolean
   readonly exchangeType: 'topic' | 'direct' | 'fanout'
@@ -100,8 +100,7 @@ export function resolveSettings(config: DriverConfig<RabbitmqOptions>): Settings
     queueType,
     priorities,
     partitions: whole('partitions', given.partitions ?? 8, 1, slots),
-    maxBytes:
-      given.maxBytes === undefined ? undefined : whole('maxBytes', given.maxBytes, 1, 2 ** 29),
+    maxBytes: whole('maxBytes', given.maxBytes ?? 16 * 1024 * 1024, 1, 2 ** 29),
     mandatory: flag('mandatory', given.mandatory ?? !config.autoCreate),
     autoCreate: config.autoCreate,
     exchangeType: choice('exchangeType', given.exchangeType ?? 'topic', [

@@ -20,9 +20,16 @@ const header = {
   firstFailed: 'longshore-first-failed',
 } as const
 
-/** Names that mean something to RabbitMQ itself, as headers of ours travel under this prefix. */
+/** Users' headers whose names mean something to RabbitMQ or to its client travel under this prefix. */
 const escapePrefix = 'longshore-header-'
-const brokerNames = new Set(['CC', 'BCC', 'x-death', 'x-delivery-count', 'x-acquired-count'])
+const brokerNames = new Set([
+  'CC',
+  'BCC',
+  'x-death',
+  'x-delivery-count',
+  'x-acquired-count',
+  '__proto__',
+])
 const brokerPattern = /^x-(?:first|last)-death-/
 
 const isBrokers = (name: string) => brokerNames.has(name) || brokerPattern.test(name)
@@ -97,7 +104,9 @@ function userHeaders(table: Table): Headers {
       continue
     }
     own ??= {}
-    own[shown] = textOf(table[name])
+    const value = textOf(table[name])
+    if (shown === '__proto__') Object.defineProperty(own, shown, { value, enumerable: true })
+    else own[shown] = value
   }
   return own === undefined ? noHeaders : Object.freeze(own)
 }

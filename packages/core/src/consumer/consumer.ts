@@ -464,7 +464,14 @@ export class Consumer implements Subscription, ContextHost {
   }
 
   async handBack(contexts: readonly Context[]): Promise<void> {
-    await this.#settler.handBack(contexts)
+    await this.#handBack(contexts)
+  }
+
+  /** Brokers may count a delivery for what is handed back, though nobody failed it. */
+  async #handBack(contexts: readonly Context[]): Promise<readonly Context[]> {
+    const kept = await this.#settler.handBack(contexts)
+    for (const context of contexts) if (!kept.includes(context)) this.#survived.add(context)
+    return kept
   }
 
   // --- Pausing ---
@@ -512,7 +519,7 @@ export class Consumer implements Subscription, ContextHost {
     const unstarted = this.#schedule.drain()
     if (unstarted.length === 0) return
     this.#returning++
-    const kept = await this.#settler.handBack(unstarted)
+    const kept = await this.#handBack(unstarted)
     this.#returning--
     this.#unsettled -= unstarted.length - kept.length
     this.#schedule.putBack(kept)

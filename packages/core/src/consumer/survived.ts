@@ -4,7 +4,7 @@ import type { Context } from './context.js'
 const most = 10_000
 
 /**
- * Deliveries that were taken from this consumer while it lived, by message. A broker that counts deliveries counts those
+ * Deliveries that were taken from this consumer, or handed back by it, while it lived, by message. A broker that counts deliveries counts those
  * too, but they say nothing against the message: what kills its consumer is never seen here.
  */
 export class Survived {
