@@ -75,6 +75,6 @@ export class Acks {
 }
 
 /** All that the client reads of a message to settle it. */
-export function tagged(deliveryTag: number): Message {
+function tagged(deliveryTag: number): Message {
   return { fields: { deliveryTag } } as Message
 }

@@ -7,25 +7,23 @@ import {
 } from '@longshore/core'
 import { type DeadLetterAccess, decodeFailure } from '@longshore/core/driver'
 import type { Channel, Message } from 'amqplib'
-import { tagged } from './acks.js'
 import { type Link, watch } from './connection.js'
 import { codeOf, reply, toTyped } from './errors.js'
 import type { Publisher } from './publisher.js'
 import type { Settings } from './settings.js'
-import { inOrder } from './subscription.js'
 import type { Topology } from './topology.js'
-import { messageOf, redrivenCopy } from './wire.js'
+import { messageOf, placeOf, redrivenCopy } from './wire.js'
 
-/** Letters that are taken, copied and then let go of together; no more, so that a crash leaves the others in order. */
-const pageSize = inOrder
+/** Letters that are copied and then let go of together. */
+const pageSize = 100
 
-/** A listing that fits into these holds no letter while it is looked at. */
-const snapshotLetters = 10_000
-const snapshotBytes = 32 * 1024 * 1024
+/** As many are read, and put in order, at a time. */
+const batchLetters = 10_000
+const batchBytes = 32 * 1024 * 1024
 
 /**
- * Dead letters lie in a queue of their own. Looking at them takes each from the queue without acknowledging it, oldest first,
- * and gives all back at the end: meanwhile others don't see them.
+ * Dead letters lie in a queue of their own. Looking at them takes them from the queue without acknowledging them, and gives them
+ * back: meanwhile others don't see them. A quorum queue scrambles what it takes back, so each letter carries its place.
  */
 export class QueuedDeadLetters implements DeadLetterAccess {
   constructor(
@@ -38,18 +36,11 @@ export class QueuedDeadLetters implements DeadLetterAccess {
   async *browse(topic: string, group: string): AsyncIterable<StoredDeadLetter> {
     const reader = await this.#open(topic, group)
     try {
-      for (let more = true; more; ) {
-        const page: Message[] = []
-        for (let bytes = 0; page.length < snapshotLetters && bytes < snapshotBytes; ) {
-          const raw = await reader.next()
-          more = raw !== undefined
-          if (raw === undefined) break
-          page.push(raw)
-          bytes += raw.content.length
-        }
+      for (let batch = await reader.batch(); batch.length > 0; batch = await reader.batch()) {
         // So that whoever looks may redrive and discard at the same time.
-        if (!more) await reader.giveBack()
-        for (const raw of page) yield this.#letterOf(topic, group, raw)
+        if (reader.atEnd) await reader.giveBack()
+        for (const raw of batch) yield this.#letterOf(topic, group, raw)
+        if (reader.atEnd) return
       }
     } finally {
       await reader.giveBack()
@@ -85,21 +76,19 @@ export class QueuedDeadLetters implements DeadLetterAccess {
   ): Promise<number> {
     if (limit === 0) return 0
     const reader = await this.#open(topic, group)
+    const chosen = (raw: Message) =>
+      (ids === undefined || ids.has(raw.properties.messageId)) &&
+      (match === undefined || match(this.#letterOf(topic, group, raw)))
     let taken = 0
     try {
-      for (let more = true; more; ) {
-        const page: Message[] = []
-        while (page.length < pageSize && taken + page.length < limit && !signal?.aborted) {
-          const raw = await reader.next()
-          more = raw !== undefined
-          if (raw === undefined) break
-          if (ids !== undefined && !ids.has(raw.properties.messageId)) continue
-          if (match !== undefined && !match(this.#letterOf(topic, group, raw))) continue
-          page.push(raw)
+      for (let batch = await reader.batch(); batch.length > 0; batch = await reader.batch()) {
+        const all = batch.filter(chosen).slice(0, limit - taken)
+        for (let at = 0; at < all.length && !signal?.aborted; at += pageSize) {
+          const page = all.slice(at, at + pageSize)
+          await take(page, reader)
+          taken += page.length
         }
-        if (page.length > 0) await take(page, reader)
-        taken += page.length
-        if (taken >= limit || signal?.aborted) more = false
+        if (reader.atEnd || taken >= limit || signal?.aborted) break
       }
     } finally {
       await reader.giveBack()
@@ -129,7 +118,7 @@ export class QueuedDeadLetters implements DeadLetterAccess {
 }
 
 class Reader {
-  readonly #held = new Set<number>()
+  atEnd = false
   #done = false
 
   constructor(
@@ -137,36 +126,34 @@ class Reader {
     private readonly queue: string,
   ) {}
 
-  async next(): Promise<Message | undefined> {
+  /** The next letters, oldest first. */
+  async batch(): Promise<Message[]> {
+    const batch: Message[] = []
     try {
-      const raw = await this.channel.get(this.queue)
-      if (!raw) return undefined
-      this.#held.add(raw.fields.deliveryTag)
-      return raw
+      for (let bytes = 0; batch.length < batchLetters && bytes < batchBytes; ) {
+        const raw = await this.channel.get(this.queue)
+        this.atEnd = !raw
+        if (!raw) break
+        batch.push(raw)
+        bytes += raw.content.length
+      }
     } catch (error) {
-      if (codeOf(error) === reply.notFound) return undefined
       throw toTyped(error, `reading the queue '${this.queue}'`)
     }
+    return batch.sort((a, b) => (placeOf(a) < placeOf(b) ? -1 : placeOf(a) > placeOf(b) ? 1 : 0))
   }
 
-  take({ fields }: Message): void {
-    this.#held.delete(fields.deliveryTag)
-    this.channel.ack(tagged(fields.deliveryTag))
+  take(raw: Message): void {
+    this.channel.ack(raw)
   }
 
-  /**
-   * What wasn't acknowledged is in the queue again when this resolves, in order: in portions that the queue keeps in order, each
-   * waited for.
-   */
+  /** What wasn't taken is in the queue again when this resolves: the queue answers after that. */
   async giveBack(): Promise<void> {
     if (this.#done) return
     this.#done = true
     try {
-      const left = [...this.#held]
-      for (let at = 0; at < left.length; at += inOrder) {
-        for (const tag of left.slice(at, at + inOrder)) this.channel.nack(tagged(tag), false, true)
-        await this.channel.checkQueue(this.queue)
-      }
+      this.channel.nackAll(true)
+      await this.channel.checkQueue(this.queue)
       await this.channel.close()
     } catch (error) {
       // It all goes back when the channel ends, however it ends.

@@ -33,10 +33,11 @@ const longestPause = 5000
 const healthyMs = 2000
 
 /**
- * A quorum queue takes back what a lost consumer held in order only if it were at most so many: with more it scrambles them
- * (tried on 3.10.8 and 4.0.5; it keeps them in an Erlang map, which is sorted up to 32 keys).
+ * Unsettled messages of one partition, whatever the window: a quorum queue takes back what a lost consumer held in order only if
+ * it was at most 32 (more it keeps in an unsorted Erlang map; tried on 3.10.8 and 4.0.5), and puts it behind what an earlier
+ * one left, so that an heir must be able to hold all of that at once.
  */
-export const inOrder = 32
+const partitionPrefetch = 32
 
 /** For microtasks: cheaper than queueMicrotask. */
 const ready = Promise.resolve()
@@ -108,6 +109,7 @@ export class Subscription implements DriverSubscription {
 
   async #open(): Promise<void> {
     const { link, topology } = this.deps
+    const window = Math.min(this.spec.window, 65_535)
     const model = await link.whenUp()
     await topology.group(this.spec)
     if (this.#closed || this.#stopped) return
@@ -120,7 +122,7 @@ export class Subscription implements DriverSubscription {
       if (this.#closed || this.#stopped) return void channel.close().catch(() => {})
       this.#intake = intake
       this.#openedAt = this.deps.clock.now()
-      await channel.prefetch(this.#prefetch(queues.length), false)
+      await channel.prefetch(this.#ordered ? partitionPrefetch : window, false)
       for (const queue of queues) await this.#consume(intake, queue)
     } catch (error) {
       this.#intake = undefined
@@ -128,13 +130,6 @@ export class Subscription implements DriverSubscription {
     } finally {
       this.#opening = false
     }
-  }
-
-  /** A partition's consumer may hold twice its even share, so that an uneven load finds room. */
-  #prefetch(queues: number): number {
-    const { window } = this.spec
-    if (!this.#ordered) return Math.min(window, 65_535)
-    return Math.min(window, Math.ceil((2 * window) / queues), inOrder)
   }
 
   async #consume(intake: Intake, queue: string): Promise<void> {

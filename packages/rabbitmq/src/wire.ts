@@ -18,6 +18,8 @@ const header = {
   causation: 'longshore-causation',
   attempt: 'longshore-attempt',
   firstFailed: 'longshore-first-failed',
+  /** Dead letters only; goes with the rest of their record when they are redriven. */
+  place: 'longshore-dl-place',
 } as const
 
 /** Users' headers whose names mean something to RabbitMQ or to its client travel under this prefix. */
@@ -185,7 +187,13 @@ export function retryCopy(
 
 /** For the dead letters. */
 export function deadCopy({ raw, message }: Delivery, failure: Failure): Options.Publish {
-  return copied(raw, message.id, encodeFailure(failure))
+  return copied(raw, message.id, { ...encodeFailure(failure), [header.place]: newId() })
+}
+
+/** Sorts dead letters by when they were stored; those of other programs come first. */
+export function placeOf({ properties }: Message): string {
+  const place: unknown = properties.headers?.[header.place]
+  return typeof place === 'string' ? place : ''
 }
 
 /** From the dead letters back to the group, as if it came for the first time. */
