@@ -133,9 +133,17 @@ function naming(given: RabbitmqOptions): Pick<Settings, 'names' | 'routingKey' |
     routingKey: named('routingKey', given.routingKey ?? ((_, route) => route ?? '')),
     bindingKeys: aFunction(
       'bindingKeys',
-      given.bindingKeys ?? ((_topic, _group, routes) => routes ?? ['#']),
+      given.bindingKeys ?? ((topic, group, routes) => routes ?? everything(topic, group, given)),
     ),
   }
+}
+
+/** A direct exchange hands out by exact keys only. */
+function everything(topic: string, group: string, { exchangeType }: RabbitmqOptions) {
+  if (exchangeType !== 'direct') return ['#']
+  throw new OptionError(
+    `rabbitmq: with exchangeType 'direct' group '${group}' of topic '${topic}' can't get everything; give it routes, or the option bindingKeys`,
+  )
 }
 
 /** A user's function, whose answer must be a name that AMQP can hold. */

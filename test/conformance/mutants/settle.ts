@@ -132,22 +132,8 @@ export const settle: readonly Mutant[] = [
     },
   },
   {
-    name: 'counts a delivery for what is handed back unstarted',
-    claims: { 'settle.stop-half-batch': /attempt\/deliveries of what was handed back/ },
-    changes: {
-      delivery: (delivery) =>
-        handedBack.has(delivery.message.id) ? altered(delivery, { deliveries: 2 }) : delivery,
-      subscription: ({ member }) => ({
-        release(deliveries) {
-          for (const { message } of deliveries) handedBack.add(message.id)
-          return member.release(deliveries)
-        },
-      }),
-    },
-  },
-  {
     name: 'counts an attempt for what is handed back unstarted',
-    claims: { 'settle.stop-half-batch': /attempt\/deliveries of what was handed back/ },
+    claims: { 'settle.stop-half-batch': /attempts of what was handed back/ },
     changes: {
       subscription: ({ member }) => ({
         async release(deliveries) {
@@ -250,7 +236,6 @@ export const settle: readonly Mutant[] = [
 
 const held = new Set<IncomingDelivery>()
 const paused = new Set<unknown>()
-const handedBack = new Set<string>()
 
 function closing({ topic, group }: { topic: string; group: string }) {
   return {
