@@ -130,12 +130,14 @@ async function runDriver(name) {
     console.error(`conformance: the broker of '${name}' can't be had:`, error)
     return 3
   }
-  const report = await kit.runConformance(target, {
-    concurrency,
-    bail: given.bail,
-    ...(only ? { only } : {}),
-    onResult: (result) => console.log(kit.formatResult(result)),
-  })
+  const report = await kit
+    .runConformance(target, {
+      concurrency,
+      bail: given.bail,
+      ...(only ? { only } : {}),
+      onResult: (result) => console.log(kit.formatResult(result)),
+    })
+    .finally(() => target.close?.())
   console.log(`\n${kit.formatSummary(report)}`)
   if (given.json) save(given.json, name, report)
   return report.failed > 0 ? 1 : 0

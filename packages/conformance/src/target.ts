@@ -60,7 +60,7 @@ export interface TargetHooks {
   deleteTopology?(topic: string, group: string): Promise<void>
   /** Makes storing dead letters of this group fail until it is repaired. */
   breakDeadLetters?(topic: string, group: string): Promise<Repair>
-  /** Makes scheduling retries of this group fail until it is repaired. */
+  /** Makes scheduling retries of this group fail until it is repaired; others' may fail with them. */
   breakRetries?(topic: string, group: string): Promise<Repair>
   /** The broker refuses messages to this topic. */
   rejectPublishes?(topic: string): Promise<Repair>
@@ -96,6 +96,8 @@ export interface ConformanceTarget {
   /** A new connection, each time to the same broker. The options must reach `connect` of `@longshore/core`. */
   connect(options?: BusOptions): Promise<Bus>
   readonly hooks?: TargetHooks
+  /** Ends what the target itself holds (a proxy, a name space at the broker) when all checks are through. */
+  close?(): Promise<void>
   readonly tolerances?: Tolerances
   /** Shown in the capability matrix. */
   readonly notes?: readonly string[]

@@ -23,6 +23,7 @@ export function conformance(target: ConformanceTarget, options: ConformanceOptio
     beforeAll(async () => {
       subject = await examine(target)
     })
+    afterAll(() => target.close?.())
     afterAll(async () => {
       if (!subject || results.length === 0) return
       const report = summarize(target, subject, results, performance.now() - started)

@@ -257,6 +257,7 @@ export const deadletters = [
     area: 'settle',
     ref: 34,
     noLoss: true,
+    schedule: 'alone',
     timeoutMs: 60_000,
     needs: { hooks: ['breakRetries'] },
     async run(ctx) {

@@ -236,8 +236,9 @@ export const redrive = [
       const letters = grave.bus.deadLetters(grave.to.name, grave.group)
       await ctx.until(
         async () => {
+          // What the last one held when it was killed may come back only now.
           await letters.redrive()
-          return new Set(grave.redriven()).size >= count
+          return new Set(grave.redriven()).size >= count && (await letters.count()) === 0
         },
         () => `${count} different messages; saw ${new Set(grave.redriven()).size}`,
         30_000,
