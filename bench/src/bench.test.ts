@@ -5,7 +5,7 @@ import { Ledger, makerOf } from './payloads.js'
 import { memory } from './raw/memory.js'
 import { table } from './report.js'
 import { measure } from './rounds.js'
-import { scenarios } from './scenarios/index.js'
+import { memoryScenarios as scenarios } from './scenarios/index.js'
 import type { Kind, Payloads, Session, Settings, Target } from './session.js'
 import { median, nearestRank } from './stats.js'
 
@@ -23,7 +23,7 @@ it('measures throughput through both targets in as many rounds', async () => {
     expect(rounds.longshore).toHaveLength(2)
     expect(rounds.raw).toHaveLength(2)
   }
-  expect(table(results, memory.name)).toContain('64 keys in order')
+  expect(table(results, 'Longshore', memory.name)).toContain('64 keys in order')
 })
 
 it('runs Longshore through every kind of scenario', async () => {

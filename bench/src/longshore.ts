@@ -10,6 +10,7 @@ import {
   text,
   topic,
 } from '@longshore/core'
+import { emptied } from './emptied.js'
 import type { Entry, Kind, Payloads, Session, Settings, Target } from './session.js'
 
 /** Three middlewares that only pass on: what any chain costs at least. */
@@ -41,10 +42,10 @@ class BusSession<T> implements Session<T> {
   }
 
   async consume(handler: (payload: T) => Promise<void>): Promise<void> {
-    const { concurrency, order } = this.#settings
+    const { concurrency, order, prefetch } = this.#settings
     this.#subscription = await this.#bus.subscribe(
       this.#topic,
-      { group, concurrency, order },
+      { group, concurrency, order, ...(prefetch !== undefined && { prefetch }) },
       handler as (payload: unknown) => Promise<void>,
     )
   }
@@ -73,18 +74,21 @@ class BusSession<T> implements Session<T> {
 
   async close(): Promise<void> {
     await this.#subscription?.close()
-    if (this.#bus.capabilities.admin) {
-      const {
-        ready,
-        delayed = 0,
-        inFlight = 0,
-        dead,
-      } = await this.#bus.admin.stats(this.#topic.name, group)
-      const left = ready + delayed + inFlight + dead
-      if (left > 0) throw new Error(`${left} messages were not acked`)
-      await this.#bus.admin.deleteTopic(this.#topic.name)
-    }
+    const left = this.#bus.capabilities.admin ? await this.#delete() : 0
     await this.#bus.close()
+    if (left > 0) throw new Error(`${left} messages were not acked`)
+  }
+
+  /** Resolves to the number of messages that were left. */
+  async #delete(): Promise<number> {
+    const { admin } = this.#bus
+    const { name } = this.#topic
+    const left = await emptied(async () => {
+      const { ready, delayed, inFlight, dead } = await admin.stats(name, group)
+      return ready + (delayed ?? 0) + (inFlight ?? 0) + dead
+    })
+    await admin.deleteTopic(name)
+    return left
   }
 }
 

@@ -1,8 +1,8 @@
 import type { Kind, Order, Payloads } from './session.js'
 
-const size = 256
+/** Bytes of a text or binary, where a scenario doesn't say. */
+const usual = 256
 const digits = 8
-const filler = 'x'.repeat(size - digits)
 
 /** Makes the payload of a number, and reads the number back: how a scenario knows what it has handled. */
 export interface Maker<T> {
@@ -10,30 +10,33 @@ export interface Maker<T> {
   read(payload: T): number
 }
 
-const makers: { readonly [K in Kind]: Maker<Payloads[K]> } = {
-  text: {
-    // By way of bytes, so that it is one flat string and not a rope that somebody has to flatten later.
-    make: (seq) => Buffer.from(filler + String(seq).padStart(digits, '0')).toString('latin1'),
-    read(payload) {
-      let seq = 0
-      for (let at = size - digits; at < size; at++) seq = seq * 10 + payload.charCodeAt(at) - 48
-      return seq
-    },
+const makers: { readonly [K in Kind]: (bytes: number) => Maker<Payloads[K]> } = {
+  text(bytes) {
+    const filler = 'x'.repeat(bytes - digits)
+    return {
+      // By way of bytes, so that it is one flat string and not a rope that somebody has to flatten later.
+      make: (seq) => Buffer.from(filler + String(seq).padStart(digits, '0')).toString('latin1'),
+      read(payload) {
+        let seq = 0
+        for (let at = bytes - digits; at < bytes; at++) seq = seq * 10 + payload.charCodeAt(at) - 48
+        return seq
+      },
+    }
   },
-  binary: {
+  binary: (bytes) => ({
     make(seq) {
-      const bytes = new Uint8Array(size)
-      bytes[0] = seq
-      bytes[1] = seq >>> 8
-      bytes[2] = seq >>> 16
-      return bytes
+      const payload = new Uint8Array(bytes)
+      payload[0] = seq
+      payload[1] = seq >>> 8
+      payload[2] = seq >>> 16
+      return payload
     },
     read: (payload) => payload[0]! | (payload[1]! << 8) | (payload[2]! << 16),
-  },
-  json: {
+  }),
+  json: () => ({
     make: (seq): Order => ({ seq, customer: `customer-${seq % 64}`, total: seq % 1000 }),
     read: ({ seq }) => seq,
-  },
+  }),
 }
 
 /** Different payloads in a measurement; more would only make the heap large, which slows down all that is measured. */
@@ -43,12 +46,13 @@ export const variety = 4096
  * The payloads of a measurement, used in turn, made before its clock starts: they are the application's cost, not the
  * library's.
  */
-export function payloadsOf<K extends Kind>(kind: K): readonly Payloads[K][] {
-  return Array.from({ length: variety }, (_, number) => makers[kind].make(number))
+export function payloadsOf<K extends Kind>(kind: K, bytes = usual): readonly Payloads[K][] {
+  const { make } = makerOf(kind, bytes)
+  return Array.from({ length: variety }, (_, number) => make(number))
 }
 
-export function makerOf<K extends Kind>(kind: K): Maker<Payloads[K]> {
-  return makers[kind]
+export function makerOf<K extends Kind>(kind: K, bytes = usual): Maker<Payloads[K]> {
+  return makers[kind](bytes)
 }
 
 /**

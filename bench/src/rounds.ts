@@ -13,6 +13,8 @@ export interface Result {
   /** longshore / raw; null where raw is too near to 0 to divide by. */
   readonly ratio: number | null
   readonly rounds: { readonly longshore: readonly number[]; readonly raw: readonly number[] }
+  /** What was the same for both. */
+  readonly settings?: Scenario['settings']
 }
 
 export interface Plan {
@@ -65,6 +67,8 @@ export async function measure(scenario: Scenario, plan: Plan): Promise<Result[]>
       raw: values.raw.map((measured) => measured[index] ?? Number.NaN),
     }
     const [longshore, raw] = [median(rounds.longshore), median(rounds.raw)]
-    return { name, unit, longshore, raw, ratio: raw > 0.05 ? longshore / raw : null, rounds }
+    const ratio = raw > 0.05 ? longshore / raw : null
+    const { settings } = scenario
+    return { name, unit, longshore, raw, ratio, rounds, ...(settings && { settings }) }
   })
 }

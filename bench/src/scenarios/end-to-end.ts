@@ -1,5 +1,5 @@
 import { Ledger, makerOf, payloadsOf, variety } from '../payloads.js'
-import type { Kind, Settings, Target } from '../session.js'
+import { type Kind, type Settings, type Target, withSession } from '../session.js'
 import type { Load, Scenario } from './scenario.js'
 
 /** Publishes that are awaited together. */
@@ -14,28 +14,27 @@ async function throughput<K extends Kind>(
   { messages, patienceMs, now }: Load,
   keys: number,
 ): Promise<number> {
-  const session = await target.open(settings)
   const { read } = makerOf(settings.kind)
   const payloads = payloadsOf(settings.kind)
   const names = Array.from({ length: keys }, (_, i) => `k${i}`)
   const ledger = new Ledger(messages, variety)
-  await session.consume(async (payload) => {
-    ledger.mark(read(payload))
-  })
-  const start = now()
-  for (let seq = 0; seq < messages; ) {
-    const end = Math.min(messages, seq + chunk)
-    const confirmations: Promise<unknown>[] = []
-    for (; seq < end; seq++) {
-      confirmations.push(session.publish(payloads[seq % variety]!, names[seq % keys]))
+  return withSession(target, settings, async (session) => {
+    await session.consume(async (payload) => {
+      ledger.mark(read(payload))
+    })
+    const start = now()
+    for (let seq = 0; seq < messages; ) {
+      const end = Math.min(messages, seq + chunk)
+      const confirmations: Promise<unknown>[] = []
+      for (; seq < end; seq++) {
+        confirmations.push(session.publish(payloads[seq % variety]!, names[seq % keys]))
+      }
+      await Promise.all(confirmations)
+      await ledger.reach(seq - window)
     }
-    await Promise.all(confirmations)
-    await ledger.reach(seq - window)
-  }
-  await ledger.complete(patienceMs)
-  const seconds = (now() - start) / 1000
-  await session.close()
-  return messages / seconds
+    await ledger.complete(patienceMs)
+    return (messages * 1000) / (now() - start)
+  })
 }
 
 function scenario(name: string, settings: Settings, keys = 0): Scenario {

@@ -4,4 +4,11 @@ import { fixedRate } from './latency.js'
 import { publish } from './publish.js'
 import type { Scenario } from './scenario.js'
 
-export const scenarios: readonly Scenario[] = [...endToEnd, ...publish, slowConsumer, fixedRate]
+export { brokerScenarios } from './broker.js'
+
+export const memoryScenarios: readonly Scenario[] = [
+  ...endToEnd,
+  ...publish,
+  slowConsumer,
+  fixedRate,
+]

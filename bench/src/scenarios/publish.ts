@@ -1,62 +1,48 @@
 import { Ledger, makerOf, payloadsOf, variety } from '../payloads.js'
-import type { Payloads, Session, Target } from '../session.js'
+import { type Kind, type Settings, type Target, withSession } from '../session.js'
 import type { Load, Scenario } from './scenario.js'
+import { batchSize, inBatches, oneByOne, type Send, window } from './send.js'
 
-type Text = Payloads['text']
-type Send = (session: Session<Text>, payloads: readonly Text[], messages: number) => Promise<void>
-
-const { read } = makerOf('text')
-const lanes = 256
-const batchSize = 500
-
-/** One publish for each message, `lanes` of them waiting for their confirmation. */
-const single: Send = async (session, payloads, messages) => {
-  let seq = 0
-  const lane = async () => {
-    while (seq < messages) await session.publish(payloads[seq++ % variety]!)
-  }
-  await Promise.all(Array.from({ length: lanes }, lane))
-}
-
-const batches: Send = async (session, payloads, messages) => {
-  for (let seq = 0; seq < messages; seq += batchSize) {
-    const length = Math.min(batchSize, messages - seq)
-    const entries = Array.from({ length }, (_, i) => ({ payload: payloads[(seq + i) % variety]! }))
-    await session.publishBatch(entries)
-  }
-}
-
-/** Confirmed messages per second into a paused group, which then handles them all to show that none is missing. */
-async function rate(
+/**
+ * Publishes into a paused group, which then handles all, so that none is missing. Confirmed messages per second, and handled
+ * ones per second of that backlog.
+ */
+export async function fillAndDrain<K extends Kind>(
   target: Target,
+  settings: Settings<K>,
   { messages, patienceMs, now }: Load,
   send: Send,
-): Promise<number> {
-  const session = await target.open({ kind: 'text', concurrency: 64, order: 'none' })
-  const payloads = payloadsOf('text')
+  bytes?: number,
+): Promise<readonly [published: number, handled: number]> {
+  const { read } = makerOf(settings.kind, bytes)
+  const payloads = payloadsOf(settings.kind, bytes)
   const ledger = new Ledger(messages, variety)
-  await session.consume(async (payload) => {
-    ledger.mark(read(payload))
+  return withSession(target, settings, async (session) => {
+    await session.consume(async (payload) => {
+      ledger.mark(read(payload))
+    })
+    await session.pause()
+    const start = now()
+    await send(session, payloads, messages)
+    const full = now()
+    await session.resume()
+    await ledger.complete(patienceMs)
+    const end = now()
+    return [(messages * 1000) / (full - start), (messages * 1000) / (end - full)]
   })
-  session.pause()
-  const start = now()
-  await send(session, payloads, messages)
-  const seconds = (now() - start) / 1000
-  session.resume()
-  await ledger.complete(patienceMs)
-  await session.close()
-  return messages / seconds
 }
+
+const settings: Settings<'text'> = { kind: 'text', concurrency: 64, order: 'none' }
 
 function scenario(name: string, send: Send): Scenario {
   return {
     name,
     metrics: [{ name, unit: 'messages/s' }],
-    run: async (target, load) => [await rate(target, load, send)],
+    run: (target, load) => fillAndDrain(target, settings, load, send),
   }
 }
 
 export const publish: readonly Scenario[] = [
-  scenario(`publish one by one, ${lanes} under way`, single),
-  scenario(`publish batches of ${batchSize}`, batches),
+  scenario(`publish one by one, ${window} under way`, oneByOne),
+  scenario(`publish batches of ${batchSize}`, inBatches),
 ]

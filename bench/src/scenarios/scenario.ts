@@ -18,7 +18,9 @@ export interface Scenario {
   readonly name: string
   /** What `run` measures, in this order. */
   readonly metrics: readonly Metric[]
-  /** Rejects if a message was lost or left unsettled. */
+  /** For the report: what is the same for both sides. */
+  readonly settings?: Readonly<Record<string, number | string>>
+  /** May measure more than `metrics` names. Rejects if a message was lost or left unsettled. */
   run(target: Target, load: Load): Promise<readonly number[]>
 }
 
