@@ -2,7 +2,6 @@ import type { Channel, Message } from 'amqplib'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { Acks } from './acks.js'
-import type { Link } from './connection.js'
 
 /** A broker that knows what is outstanding, and refuses what RabbitMQ refuses: a tag that isn't. */
 class Broker {
@@ -28,7 +27,7 @@ class Broker {
     },
   } as unknown as Channel
 
-  readonly acks = new Acks(this.channel, { gather() {} } as Link)
+  readonly acks = new Acks(this.channel)
   #tag = 0
 
   deliver(): number {

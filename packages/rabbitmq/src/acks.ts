@@ -1,5 +1,4 @@
 import type { Channel, Message } from 'amqplib'
-import type { Link } from './connection.js'
 
 /** What became of a delivery; `told`: the broker knows. */
 type State = 'open' | 'acked' | 'told'
@@ -15,10 +14,7 @@ export class Acks {
   #behind: number[] = []
   #scheduled = false
 
-  constructor(
-    private readonly channel: Channel,
-    private readonly link: Link,
-  ) {}
+  constructor(private readonly channel: Channel) {}
 
   /** The next delivery came. */
   opened(): void {
@@ -51,7 +47,6 @@ export class Acks {
   flush(): void {
     this.#scheduled = false
     if (this.#behind.length === 0) return
-    this.link.gather()
     const states = this.#states
     let last = 0
     let count = 0

@@ -9,7 +9,7 @@ import {
 } from '@longshore/core'
 import { type Channel, type ChannelModel, connect, type SocketOptions } from 'amqplib'
 import { codeOf, reply, textOf } from './errors.js'
-import type { Host, Settings } from './settings.js'
+import type { Settings } from './settings.js'
 
 /** Pauses between attempts to connect, in milliseconds. */
 const firstPause = 50
@@ -31,8 +31,6 @@ export interface LinkHooks {
  */
 export class Link {
   #model: ChannelModel | undefined
-  #stream: Duplex | undefined
-  #corked = false
   #closed = false
   #host = 0
   #failures = 0
@@ -149,8 +147,6 @@ export class Link {
     }
     this.#model = model
     this.#failures = 0
-    this.#stream = (model.connection as unknown as { stream?: Duplex }).stream
-    this.#corked = false
     let detail = 'the connection ended'
     model.on('error', (error) => {
       detail = error.message
@@ -166,7 +162,6 @@ export class Link {
   #lost(model: ChannelModel, detail: string): void {
     if (this.#model !== model) return
     this.#model = undefined
-    this.#stream = undefined
     if (this.#closed) return
     this.hooks.down(`the ${this.role} connection to RabbitMQ was lost: ${detail}`)
     this.#again()
@@ -198,27 +193,6 @@ export class Link {
     })
   }
 
-  /**
-   * What is written in this turn leaves in one piece: the client writes each frame by itself, at the price of a system call.
-   * To be called before writing.
-   */
-  gather(): void {
-    if (this.#corked || this.#stream === undefined) return
-    this.#corked = true
-    this.#stream.cork()
-    process.nextTick(this.#uncorkSoon)
-  }
-
-  /** After the client's own turn: it moves frames to the socket by setImmediate, too. */
-  readonly #uncorkSoon = (): void => {
-    setImmediate(this.#uncork)
-  }
-
-  readonly #uncork = (): void => {
-    this.#corked = false
-    this.#stream?.uncork()
-  }
-
   /** Orderly if that works within the time, else at once. */
   async close(timeoutMs: number): Promise<void> {
     if (this.#closed) return
@@ -228,14 +202,13 @@ export class Link {
     this.#waiting.clear()
     const model = this.#model
     if (model === undefined) return
-    const stream = this.#stream
     let timer: Timer | undefined
     const late = new Promise<void>((resolve) => {
       timer = this.clock.setTimer(resolve, timeoutMs)
     })
     await Promise.race([model.close().catch(() => {}), late])
     timer?.cancel()
-    stream?.destroy()
+    socketOf(model)?.destroy()
     this.#model = undefined
   }
 }
@@ -253,4 +226,7 @@ export function watch<C extends Channel>(
   return channel
 }
 
-export const hostText = ({ hostname, port }: Host): string => `${hostname}:${port}`
+/** The client doesn't offer to end a connection without the broker's answer. */
+function socketOf(model: ChannelModel): Duplex | undefined {
+  return (model.connection as unknown as { stream?: Duplex }).stream
+}

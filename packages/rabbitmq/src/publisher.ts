@@ -138,7 +138,6 @@ export class Publisher {
     waited = 0,
     failures?: ReadonlyMap<string, PublishFailure>,
   ): void {
-    this.deps.link.gather()
     for (let index = 0; index < batch.length; index++) {
       const outgoing = batch[index]!
       const failure =
@@ -276,7 +275,6 @@ export class Publisher {
     return new Promise((resolve, reject) => {
       const settle: PublishSettle = (_, failure) =>
         failure === undefined ? resolve() : reject(failure.error)
-      this.deps.link.gather()
       const failure = this.#send(exchange, key, body, properties, settle, 0)
       if (failure !== undefined) reject(failure.error)
       else this.#watchTime()

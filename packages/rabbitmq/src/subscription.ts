@@ -117,7 +117,7 @@ export class Subscription implements DriverSubscription {
     this.#opening = true
     try {
       const channel = await model.createChannel()
-      const intake: Intake = { channel, acks: new Acks(channel, link), queues: new Map() }
+      const intake: Intake = { channel, acks: new Acks(channel), queues: new Map() }
       watch(channel, (error) => this.#lost(intake, error))
       if (this.#closed || this.#stopped) return void channel.close().catch(() => {})
       this.#intake = intake
