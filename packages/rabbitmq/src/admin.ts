@@ -11,6 +11,7 @@ export class RabbitmqAdmin implements Admin {
 
   async createTopic(topic: string): Promise<void> {
     await this.topology.topic(topic, true)
+    await this.topology.openWays(this.topology.destinationsOf(topic))
   }
 
   async createGroup(topic: string, group: string, options: GroupOptions): Promise<void> {
@@ -38,7 +39,7 @@ export class RabbitmqAdmin implements Admin {
     const circuits = names.circuits(topic, group)
     await this.#mustBeThere(topic, group)
     await this.topology.run(`deleting group '${group}' of topic '${topic}'`, async (channel) => {
-      const queues = [queue, names.deadLetters(topic, group), circuits]
+      const queues = [queue, `${queue}..members`, names.deadLetters(topic, group), circuits]
       for (let n = 0; n < 64; n++) queues.push(`${queue}..${n}`)
       for (const each of queues) await channel.deleteQueue(each)
       await channel.deleteExchange(keysExchange(queue))

@@ -6,15 +6,14 @@ import type {
   Sink,
   SubscriptionSpec,
 } from '@longshore/core/driver'
-import type { Channel, ConsumeMessage } from 'amqplib'
-import { Acks } from './acks.js'
-import { type Link, watch } from './connection.js'
+import type { Link } from './connection.js'
 import type { Delays } from './delay.js'
-import { isFinal, isLost, toTyped } from './errors.js'
+import { Intake } from './intake.js'
+import { Members } from './members.js'
 import type { Publisher } from './publisher.js'
 import type { Settings } from './settings.js'
 import type { Topology } from './topology.js'
-import { Delivery, deadCopy, retryCopy } from './wire.js'
+import { type Delivery, deadCopy, retryCopy } from './wire.js'
 
 export interface SubscriptionDeps {
   readonly link: Link
@@ -26,12 +25,6 @@ export interface SubscriptionDeps {
   onClosed(subscription: Subscription): void
 }
 
-/** Pauses before a lost channel is opened anew, in milliseconds. */
-const firstPause = 10
-const longestPause = 5000
-/** A channel that lived so long was no failure. */
-const healthyMs = 2000
-
 /**
  * Unsettled messages of one partition, whatever the window: a quorum queue takes back what a lost consumer held in order only if
  * it was at most 32 (more it keeps in an unsorted Erlang map; tried on 3.10.8 and 4.0.5), and puts it behind what an earlier
@@ -39,37 +32,28 @@ const healthyMs = 2000
  */
 const partitionPrefetch = 32
 
+/** How often a member looks whether it has more than its share of the partitions, in milliseconds. */
+const shareMs = 2000
+
 /** For microtasks: cheaper than queueMicrotask. */
 const ready = Promise.resolve()
 
-/** The channel that a subscription consumes on; another generation after every loss. */
-interface Intake {
-  readonly channel: Channel
-  readonly acks: Acks
-  readonly queues: Map<string, string>
-}
-
 /**
- * One subscription's place in its group: a channel with a consumer for each queue. The broker takes back all that is
- * unsettled whenever the channel ends, and settling it later does nothing: it belongs to a generation that is gone.
- *
- * With key order each partition has a single active consumer. It must keep the place until all that it holds is settled: only
- * the end of the channel, never `basic.cancel`, hands a partition over together with its unsettled messages.
+ * One subscription's place in its group: a consumer for each queue. With key order each partition has a single active
+ * consumer, which must keep its place until all that it holds is settled: only the end of the channel, never
+ * `basic.cancel`, hands a partition over together with its unsettled messages.
  */
 export class Subscription implements DriverSubscription {
-  #intake: Intake | undefined
-  /** In the core's hands. */
-  readonly #held = new Set<Delivery>()
-  /** Delivered by the broker, not yet passed on. */
-  readonly #buffer: Delivery[] = []
-  #fresh: Delivery[] = []
+  readonly #intakes: readonly Intake[]
+  /** Deliveries in the core's hands. */
+  #held = 0
+  #scheduled = false
   #paused = false
   #stopped = false
   #closed = false
-  #failures = 0
-  #openedAt = 0
-  #opening = false
-  #pause: Timer | undefined
+  #sharing: Timer | undefined
+  /** There with key order. */
+  readonly #members: Members | undefined
   /** Cancelling and consuming again, one after another. */
   #flow: Promise<void> = Promise.resolve()
   readonly #ordered: boolean
@@ -79,105 +63,45 @@ export class Subscription implements DriverSubscription {
     readonly spec: SubscriptionSpec,
     private readonly sink: Sink,
   ) {
+    const { link, clock, settings, topology } = deps
     this.#ordered = spec.order === 'key'
+    const host = {
+      link,
+      clock,
+      topic: spec.topic,
+      autoCreate: settings.autoCreate,
+      prefetch: this.#ordered ? partitionPrefetch : Math.min(spec.window, 65_535),
+      prepare: () => topology.group(spec),
+      wanted: () => this.#ordered || !this.#paused,
+      opened: (intake: Intake) => {
+        if (!this.#ordered) this.#reconcile()
+        else if (this.#paused) this.#yield(intake)
+      },
+      arrived: () => this.#arrived(),
+      revoke: (deliveries: readonly Delivery[], reason: string) => {
+        this.#held -= deliveries.length
+        sink.revoke(deliveries, reason)
+      },
+      cancelled: () => topology.forget(),
+      fail: (error: unknown) => sink.fail(error),
+    }
+    if (this.#ordered) this.#members = new Members(topology.membersOf(spec), link, topology)
+    this.#intakes = topology.queuesOf(spec).map((queue) => new Intake(queue, host))
   }
-
-  // --- Joining, and coming back ---
 
   /** @throws AccessError, ConflictError, NotFoundError */
   async join(): Promise<void> {
     const { topology, settings } = this.deps
-    for (let failures = 0; ; failures++) {
-      try {
-        if (settings.autoCreate) await topology.checkOrder(this.spec)
-        return await this.#open()
-      } catch (error) {
-        if (!this.#worthAnotherTry(error, failures)) throw error
-        await new Promise<void>((resolve) => {
-          this.#pause = this.deps.clock.setTimer(resolve, firstPause * 2 ** Math.min(failures, 8))
-        })
-      }
-    }
-  }
-
-  #worthAnotherTry(error: unknown, failures: number): boolean {
-    if (this.#closed) return false
-    // Somebody may have deleted it while it was declared.
-    if (error instanceof NotFoundError && this.deps.settings.autoCreate && failures < 5) return true
-    return isLost(error) || !isFinal(error)
-  }
-
-  async #open(): Promise<void> {
-    const { link, topology } = this.deps
-    const window = Math.min(this.spec.window, 65_535)
-    const model = await link.whenUp()
-    await topology.group(this.spec)
-    if (this.#closed || this.#stopped) return
-    const queues = topology.queuesOf(this.spec)
-    this.#opening = true
-    try {
-      const channel = await model.createChannel()
-      const intake: Intake = { channel, acks: new Acks(channel), queues: new Map() }
-      watch(channel, (error) => this.#lost(intake, error))
-      if (this.#closed || this.#stopped) return void channel.close().catch(() => {})
-      this.#intake = intake
-      this.#openedAt = this.deps.clock.now()
-      await channel.prefetch(this.#ordered ? partitionPrefetch : window, false)
-      for (const queue of queues) await this.#consume(intake, queue)
-    } catch (error) {
-      this.#intake = undefined
-      throw toTyped(error, `consuming from '${queues[0]}'`)
-    } finally {
-      this.#opening = false
-    }
-  }
-
-  async #consume(intake: Intake, queue: string): Promise<void> {
-    const { consumerTag } = await intake.channel.consume(queue, (message) =>
-      this.#incoming(intake, queue, message),
-    )
-    intake.queues.set(queue, consumerTag)
-  }
-
-  /** The channel is gone, and all deliveries with it. */
-  #lost(intake: Intake, error: Error | undefined): void {
-    if (this.#intake !== intake) return
-    this.#intake = undefined
-    this.#buffer.length = 0
-    this.#fresh = []
-    const lost = [...this.#held]
-    this.#held.clear()
-    if (lost.length > 0) {
-      this.sink.revoke(lost, `the channel was lost: ${error?.message ?? 'the connection ended'}`)
-    }
-    this.#comeBack()
-  }
-
-  #comeBack(): void {
-    // While it is being opened, whoever opens it hears of the failure.
-    if (this.#opening || this.#closed || this.#stopped || (this.#ordered && this.#paused)) return
-    const { clock } = this.deps
-    if (clock.now() - this.#openedAt > healthyMs) this.#failures = 0
-    const pause = Math.min(longestPause, firstPause * 2 ** Math.min(this.#failures++, 10))
-    this.#pause?.cancel()
-    this.#pause = clock.setTimer(() => void this.#reopen(), pause)
-  }
-
-  async #reopen(): Promise<void> {
-    if (this.#intake !== undefined || this.#closed || this.#stopped) return
-    try {
-      await this.#open()
-      if (this.#paused && !this.#ordered) this.#reconcile()
-    } catch (error) {
-      if (this.#closed) return
-      if (this.#worthAnotherTry(error, this.#failures)) return this.#comeBack()
-      this.sink.fail(error)
-    }
+    if (settings.autoCreate) await topology.checkOrder(this.spec)
+    await Promise.all(this.#intakes.map((intake) => intake.open()))
+    if (this.#members === undefined) return
+    await this.#members.count()
+    this.#shareLater()
   }
 
   /** The topic's exchange, or the binding to it, may have been deleted: both are declared again. */
   async refresh(): Promise<void> {
-    if (this.#closed || this.#stopped || !this.deps.settings.autoCreate) return
+    if (this.#stopped || !this.deps.settings.autoCreate) return
     try {
       await this.deps.topology.group(this.spec)
     } catch (error) {
@@ -187,73 +111,62 @@ export class Subscription implements DriverSubscription {
 
   // --- Deliveries ---
 
-  #incoming(intake: Intake, queue: string, message: ConsumeMessage | null): void {
-    if (message === null) return this.#cancelled(intake)
-    if (this.#intake !== intake) return
-    intake.acks.opened()
-    const delivery = new Delivery(this.spec.topic, queue, message)
-    if (!this.#ordered && (this.#paused || this.#stopped)) {
-      return intake.acks.requeue(delivery.tag)
-    }
-    if (this.#paused || this.#stopped || this.#held.size >= this.spec.window) {
-      this.#buffer.push(delivery)
-      return
-    }
-    this.#give(delivery)
-  }
-
-  /** The queue was deleted, or its leader went: everything is looked at anew. */
-  #cancelled(intake: Intake): void {
-    if (this.#intake !== intake) return
-    this.deps.topology.forget()
-    this.#lost(intake, new Error('the queue was deleted'))
-    intake.channel.close().catch(() => {})
-  }
-
   /** Those that came in one packet are passed on together. */
-  #give(delivery: Delivery): void {
-    this.#held.add(delivery)
-    this.#fresh.push(delivery)
-    if (this.#fresh.length === 1) void ready.then(this.#flush)
+  #arrived(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    void ready.then(this.#pump)
   }
 
-  readonly #flush = (): void => {
-    if (this.#fresh.length === 0) return
-    const batch = this.#fresh
-    this.#fresh = []
+  readonly #pump = (): void => {
+    this.#scheduled = false
+    if (this.#paused || this.#stopped) return this.#returnBuffered()
+    let room = this.spec.window - this.#held
+    const batch: Delivery[] = []
+    for (const { buffer, held, yielding } of this.#intakes) {
+      if (yielding) continue
+      const count = Math.min(room, buffer.length)
+      for (let i = 0; i < count; i++) {
+        const delivery = buffer[i]!
+        held.add(delivery)
+        batch.push(delivery)
+      }
+      buffer.splice(0, count)
+      room -= count
+    }
+    if (batch.length === 0) return
+    this.#held += batch.length
     this.sink.deliver(batch)
   }
 
-  #pump(): void {
-    if (this.#paused || this.#stopped) return
-    while (this.#buffer.length > 0 && this.#held.size < this.spec.window) {
-      this.#give(this.#buffer.shift()!)
+  /** With key order they stay at the head of their partition until its channel ends. */
+  #returnBuffered(): void {
+    if (this.#ordered) return
+    for (const intake of this.#intakes) {
+      for (const delivery of intake.buffer.splice(0)) intake.requeue(delivery)
     }
   }
 
   // --- Settling ---
 
-  #mine(delivery: IncomingDelivery): delivery is Delivery {
-    return this.#held.has(delivery as Delivery)
-  }
-
   ack(delivery: IncomingDelivery): boolean {
-    if (!this.#mine(delivery) || this.#intake === undefined) return false
-    this.#held.delete(delivery)
-    this.#intake.acks.ack(delivery.tag)
-    this.#settled()
+    const { intake } = delivery as Delivery
+    if (!intake.ack(delivery as Delivery)) return false
+    this.#left(intake)
     return true
   }
 
-  #settled(): void {
-    if (this.#buffer.length > 0) this.#pump()
-    if (this.#paused && this.#ordered) this.#yieldIfIdle()
+  #left(intake: Intake): void {
+    this.#held--
+    if (intake.held.size === 0 && (intake.yielding || this.#paused)) this.#yield(intake)
+    else this.#arrived()
   }
 
-  async retry(delivery: IncomingDelivery, request: RetryRequest): Promise<boolean> {
-    if (!this.#mine(delivery)) return false
+  async retry(incoming: IncomingDelivery, request: RetryRequest): Promise<boolean> {
+    const delivery = incoming as Delivery
+    if (!delivery.intake.held.has(delivery)) return false
     const { clock, delays, publisher } = this.deps
-    const { queue, raw } = delivery
+    const { queue } = delivery.intake
     const copy = retryCopy(delivery, request.attempt, request.firstFailedAt)
     let exchange = ''
     let routingKey = queue
@@ -265,12 +178,13 @@ export class Subscription implements DriverSubscription {
       const left = Math.max(1, delayMs - (clock.now() - begun))
       ;({ exchange, routingKey } = delays.route(to, left, ''))
     }
-    await publisher.send(exchange, routingKey, raw.content, copy)
+    await publisher.send(exchange, routingKey, delivery.raw.content, copy)
     return this.ack(delivery)
   }
 
-  async deadLetter(delivery: IncomingDelivery, failure: Failure): Promise<boolean> {
-    if (!this.#mine(delivery)) return false
+  async deadLetter(incoming: IncomingDelivery, failure: Failure): Promise<boolean> {
+    const delivery = incoming as Delivery
+    if (!delivery.intake.held.has(delivery)) return false
     const { publisher, settings, topology } = this.deps
     const { topic, group } = this.spec
     const queue = settings.names.deadLetters(topic, group)
@@ -288,17 +202,13 @@ export class Subscription implements DriverSubscription {
   }
 
   release(deliveries: readonly IncomingDelivery[]): void {
-    const intake = this.#intake
-    for (const delivery of deliveries) {
-      if (!this.#mine(delivery) || intake === undefined) continue
-      this.#held.delete(delivery)
-      if (this.#ordered) this.#buffer.push(delivery)
-      else intake.acks.requeue(delivery.tag)
+    for (const delivery of deliveries as readonly Delivery[]) {
+      const { intake } = delivery
+      if (!intake.held.has(delivery)) continue
+      if (this.#ordered) intake.putBack(delivery)
+      else intake.requeue(delivery)
+      this.#left(intake)
     }
-    if (!this.#ordered) return
-    // They stay at the head of their partition, with this consumer, until its channel ends.
-    this.#buffer.sort((a, b) => a.tag - b.tag)
-    this.#settled()
   }
 
   heartbeat(): void {}
@@ -307,52 +217,34 @@ export class Subscription implements DriverSubscription {
 
   pause(): void {
     this.#paused = true
-    if (this.#ordered) this.#yieldIfIdle()
-    else this.#reconcile()
+    if (!this.#ordered) return this.#reconcile()
+    this.#members?.leave()
+    for (const intake of this.#intakes) if (intake.held.size === 0) this.#yield(intake)
   }
 
   resume(): void {
     this.#paused = false
-    if (!this.#ordered) this.#reconcile()
-    else if (this.#intake === undefined) this.#comeBack()
-    else this.#pump()
+    if (!this.#ordered) return this.#reconcile()
+    for (const intake of this.#intakes) intake.reopen()
+    this.#arrived()
   }
 
-  /** A paused ordered member gives its partitions to others once nothing of them is in its hands. */
-  #yieldIfIdle(): void {
-    const intake = this.#intake
-    if (this.#held.size > 0 || intake === undefined || this.#stopped) return
-    this.#intake = undefined
-    this.#buffer.length = 0
-    void this.#end(intake)
+  /** A paused member is out of the line; one with too many partitions goes to its end. */
+  #yield(intake: Intake): void {
+    if (this.#ordered && !this.#stopped) void intake.giveUp(!this.#paused)
   }
 
-  /** Cancels or starts the consumers, as it is wanted by then. */
+  /** Cancels or starts the consumer, as it is wanted by then. */
   #reconcile(): void {
     this.#flow = this.#flow.then(async () => {
-      const intake = this.#intake
-      if (intake === undefined) return
       const wanted = !this.#paused && !this.#stopped
-      try {
-        if (wanted && intake.queues.size === 0) {
-          for (const queue of this.deps.topology.queuesOf(this.spec))
-            await this.#consume(intake, queue)
-        }
-        if (!wanted) {
-          for (const [queue, tag] of [...intake.queues]) {
-            await intake.channel.cancel(tag)
-            intake.queues.delete(queue)
-          }
-        }
-      } catch {
-        // The channel ended meanwhile; coming back looks at what is wanted, too.
-      }
+      for (const intake of this.#intakes) await intake.setConsuming(wanted)
     })
   }
 
   async stop(): Promise<void> {
     this.#stopped = true
-    this.#pause?.cancel()
+    this.#sharing?.cancel()
     if (this.#ordered) return
     this.#reconcile()
     await this.#flow
@@ -362,22 +254,41 @@ export class Subscription implements DriverSubscription {
     if (this.#closed) return
     this.#closed = true
     this.#stopped = true
-    this.#pause?.cancel()
+    this.#sharing?.cancel()
     this.deps.onClosed(this)
-    const intake = this.#intake
-    this.#intake = undefined
-    const left = [...this.#held]
-    this.#held.clear()
+    this.#members?.leave()
+    const left = this.#intakes.flatMap(({ held }) => [...held])
+    for (const { held } of this.#intakes) held.clear()
     if (left.length > 0) this.sink.revoke(left, 'the subscription closed')
-    if (intake !== undefined) await this.#end(intake)
+    await Promise.all(this.#intakes.map((intake) => intake.close()))
   }
 
-  async #end({ acks, channel }: Intake): Promise<void> {
-    try {
-      acks.flush()
-      await channel.close()
-    } catch {
-      // It is closed already.
+  // --- Sharing partitions ---
+
+  #shareLater(): void {
+    this.#sharing = this.deps.clock.setTimer(
+      () => void this.#share().finally(() => this.#stopped || this.#shareLater()),
+      shareMs * (0.75 + Math.random() * 0.5),
+      false,
+    )
+  }
+
+  /**
+   * RabbitMQ makes the consumer that came first the active one, of every partition. Who has more than its share goes to the end of
+   * the line with some of them; so all come to be shared evenly.
+   */
+  async #share(): Promise<void> {
+    if (this.#paused) return
+    const members = await this.#members?.count()
+    if (members === undefined || this.#paused || this.#stopped) return
+    const share = Math.ceil(this.#intakes.length / Math.max(1, members))
+    const active = this.#intakes
+      .filter((intake) => intake.active && intake.isOpen && !intake.yielding)
+      .sort((a, b) => a.held.size - b.held.size)
+    // The idle ones first: they can go at once.
+    for (const intake of active.slice(0, Math.max(0, active.length - share))) {
+      intake.yielding = true
+      if (intake.held.size === 0) this.#yield(intake)
     }
   }
 }

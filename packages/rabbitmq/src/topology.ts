@@ -2,6 +2,7 @@ import { ConflictError, type LongshoreError } from '@longshore/core'
 import type { SubscriptionSpec } from '@longshore/core/driver'
 import type { Channel } from 'amqplib'
 import { type Link, watch } from './connection.js'
+import type { Destination } from './delay.js'
 import { codeOf, reply, toTyped } from './errors.js'
 import { type Settings, slots } from './settings.js'
 
@@ -102,6 +103,11 @@ export class Topology {
     return Array.from({ length: this.settings.partitions }, (_, n) => `${queue}..${n}`)
   }
 
+  /** The queue by which an ordered group counts its members. */
+  membersOf({ topic, group }: GroupSpec): string {
+    return `${this.settings.names.queue(topic, group)}..members`
+  }
+
   async group(spec: GroupSpec, create = this.settings.autoCreate): Promise<void> {
     const { topic, group } = spec
     const queues = this.queuesOf(spec)
@@ -123,6 +129,18 @@ export class Topology {
     await this.once(`dead ${dead}`, `the dead-letter queue '${dead}'`, (channel) =>
       this.declareQueue(channel, dead),
     )
+    // From the start: members that may create nothing retry, too, and what is delayed finds a queue that was made anew.
+    await this.openWays(this.destinationsOf(topic, queues))
+  }
+
+  /** Where delayed messages of a topic, and of one of its groups, come out. */
+  destinationsOf(topic: string, queues: readonly string[] = []): readonly Destination[] {
+    const { exchangeType, names } = this.settings
+    const all: Destination[] = queues.map((name) => ({ kind: 'queue', name }))
+    const exchange = names.exchange(topic)
+    // Direct exchanges take no delayed messages, and the default one hands over by the queue's name.
+    if (exchange !== '' && exchangeType !== 'direct') all.push({ kind: 'exchange', name: exchange })
+    return all
   }
 
   #mustExist(queue: string): Promise<void> {
@@ -157,6 +175,7 @@ export class Topology {
       await this.declareQueue(channel, queue, { 'x-single-active-consumer': true })
     }
     await channel.bindQueue(queues[0]!, rest, '')
+    await channel.assertQueue(this.membersOf(spec), { durable: true })
     for (let slot = 0; slot < slots; slot++) {
       await channel.bindQueue(queues[slot % queues.length]!, keys, '', {
         'x-match': 'all',
@@ -177,8 +196,9 @@ export class Topology {
     )
   }
 
-  /** Set by the delays, which know what a delayed message's key looks like. */
+  /** Both are set by the delays, which know what a delayed message's key looks like, and where it comes from. */
   delayedPrefix: (exchange: string) => string = () => ''
+  openWays: (to: readonly Destination[]) => Promise<void> = async () => {}
 
   declareQueue(channel: Channel, queue: string, more: Record<string, unknown> = {}) {
     const { queueType, priorities } = this.settings

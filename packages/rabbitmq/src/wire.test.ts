@@ -1,6 +1,7 @@
 import { noHeaders, type WireMessage } from '@longshore/core/driver'
 import type { ConsumeMessage, Options } from 'amqplib'
 import { expect, test } from 'vitest'
+import type { Intake } from './intake.js'
 import { Delivery, deadCopy, messageOf, propertiesOf, redrivenCopy, retryCopy } from './wire.js'
 
 const message: WireMessage = {
@@ -23,6 +24,8 @@ function received(properties: Options.Publish, more: Record<string, unknown> = {
     content: Buffer.from('body'),
   } as ConsumeMessage
 }
+
+const intake = {} as Intake
 
 const failure = {
   reason: 'exhausted',
@@ -74,18 +77,22 @@ test('a foreign message gets defaults, and its headers as text', () => {
 })
 
 test('a retry carries its attempt, and is otherwise the same', () => {
-  const first = new Delivery('t', 'q', received(propertiesOf(message), { 'x-delivery-count': 2 }))
+  const first = new Delivery(
+    't',
+    intake,
+    received(propertiesOf(message), { 'x-delivery-count': 2 }),
+  )
   expect(first).toMatchObject({ attempt: 1, deliveries: 3, firstFailedAt: undefined, tag: 7 })
   const copy = retryCopy(first, 2, 1234)
   expect(copy.headers).not.toHaveProperty('x-delivery-count')
-  const second = new Delivery('t', 'q', received(copy))
+  const second = new Delivery('t', intake, received(copy))
   expect(second).toMatchObject({ attempt: 2, deliveries: 1, firstFailedAt: 1234 })
   expect(second.message).toEqual(message)
 })
 
 test('a foreign message keeps its id and its typed headers through a retry', () => {
   const foreign = received({ headers: { n: 5 }, appId: 'legacy', expiration: '100' })
-  const first = new Delivery('t', 'q', foreign)
+  const first = new Delivery('t', intake, foreign)
   const copy = retryCopy(first, 2, 1)
   expect(copy).toMatchObject({ messageId: first.message.id, appId: 'legacy', headers: { n: 5 } })
   expect(copy.expiration).toBeUndefined()
@@ -94,12 +101,12 @@ test('a foreign message keeps its id and its typed headers through a retry', () 
 test('a dead letter is whole, and comes back as if for the first time', () => {
   const first = new Delivery(
     't',
-    'q',
-    received(retryCopy(new Delivery('t', 'q', received(propertiesOf(message))), 3, 5)),
+    intake,
+    received(retryCopy(new Delivery('t', intake, received(propertiesOf(message))), 3, 5)),
   )
   const dead = received(deadCopy(first, failure))
   expect(messageOf('t', dead)).toEqual(message)
-  const again = new Delivery('t', 'q', received(redrivenCopy(dead)))
+  const again = new Delivery('t', intake, received(redrivenCopy(dead)))
   expect(again).toMatchObject({ attempt: 1, firstFailedAt: undefined })
   expect(again.message).toEqual(message)
   expect(Object.keys(again.raw.properties.headers ?? {}).join()).not.toContain('longshore-dl')

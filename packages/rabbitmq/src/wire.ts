@@ -9,6 +9,7 @@ import {
   type WireMessage,
 } from '@longshore/core/driver'
 import type { ConsumeMessage, Message, MessageProperties, Options } from 'amqplib'
+import type { Intake } from './intake.js'
 import { slotOf } from './settings.js'
 
 const header = {
@@ -131,8 +132,7 @@ export class Delivery implements IncomingDelivery {
 
   constructor(
     topic: string,
-    /** The queue that it came from: its retries go back there. */
-    readonly queue: string,
+    readonly intake: Intake,
     readonly raw: ConsumeMessage,
   ) {
     const headers: Table = raw.properties.headers ?? {}
