@@ -25,7 +25,7 @@ test('a delay takes at most five hops', () => {
   )
 })
 
-const delays = new Delays({ epoch: 0 } as Topology, true)
+const delays = new Delays({ epoch: 0 } as Topology, { autoCreate: true, exchangeType: 'topic' })
 const queue = { kind: 'queue', name: 'orders..billing' } as const
 
 test('the routing key spells the delay in binary, begins at its highest level and fits into AMQP', () => {

@@ -1,7 +1,7 @@
 import { UnsupportedError } from '@longshore/core'
 import type { Channel } from 'amqplib'
-import { wordOf } from './settings.js'
-import type { Topology } from './topology.js'
+import { type Settings, wordOf } from './settings.js'
+import type { GroupSpec, Topology } from './topology.js'
 
 /**
  * Delays without a plugin. A message's delay is written in binary into its routing key, and it hops through one queue for
@@ -21,6 +21,7 @@ export const longestDelay = 366 * 24 * 3600 * 1000
 const levelName = (level: number) => `longshore..delay..${stepMs * 2 ** level}ms`
 const outName = 'longshore..delay..out'
 const lostName = 'longshore..delay..lost'
+const unwantedName = 'longshore..delay..unwanted'
 
 const anyWords = '*.'.repeat(levels)
 
@@ -55,16 +56,19 @@ function destinationWord({ kind, name }: Destination): string {
   return word
 }
 
+/** What the keys of all messages for it begin with, whatever their delay. */
+const pattern = (to: Destination): string => `${anyWords}${destinationWord(to)}`
+
 export class Delays {
   readonly #ready = new Set<string>()
   #epoch = 0
 
   constructor(
     private readonly topology: Topology,
-    private readonly autoCreate: boolean,
+    private readonly settings: Pick<Settings, 'autoCreate' | 'exchangeType'>,
   ) {
-    topology.delayedPrefix = (exchange) =>
-      `${anyWords}${destinationWord({ kind: 'exchange', name: exchange })}.`
+    topology.delayedPrefix = (exchange) => `${pattern({ kind: 'exchange', name: exchange })}.`
+    topology.openWays = (to) => this.#openWays(to)
   }
 
   /** The level that a delay begins at. */
@@ -107,15 +111,19 @@ export class Delays {
   async prepare(to: Destination, delayMs: number): Promise<void> {
     const level = this.levelOf(delayMs)
     const { epoch } = this.topology
-    await this.createLevels(level, this.autoCreate)
-    await this.#bind(to)
+    const { autoCreate } = this.settings
+    await this.createLevels(level, autoCreate)
+    if (autoCreate) await this.#openWays([to])
     if (epoch !== this.topology.epoch) return
     for (let each = 0; each <= level; each++) this.#ready.add(this.#key(to, each))
   }
 
   /** All that delays need, for programs that may not declare anything themselves. */
-  createAll(): Promise<void> {
-    return this.createLevels(levels - 1, true)
+  async createAll(groups: readonly GroupSpec[]): Promise<void> {
+    await this.createLevels(levels - 1, true)
+    for (const spec of groups) {
+      await this.#openWays(this.topology.destinationsOf(spec.topic, this.topology.queuesOf(spec)))
+    }
   }
 
   private async createLevels(upTo: number, create: boolean): Promise<void> {
@@ -134,18 +142,15 @@ export class Delays {
     }
   }
 
-  #bind(to: Destination): Promise<void> {
-    if (!this.autoCreate) return Promise.resolve()
-    const { kind, name } = to
-    const pattern = `${anyWords}${destinationWord(to)}.#`
-    return this.topology.once(
-      `delay to ${kind} ${name}`,
-      `delays for ${kind} '${name}'`,
-      (channel) =>
-        kind === 'queue'
-          ? channel.bindQueue(name, outName, pattern)
-          : channel.bindExchange(name, outName, pattern),
-    )
+  /** From the last level to the destinations. */
+  async #openWays(all: readonly Destination[]): Promise<void> {
+    await this.topology.once('delay out', `the exchange '${outName}'`, declareOut)
+    for (const to of all) {
+      const way = `delay to ${to.kind} ${to.name}`
+      const doing = `delays for ${to.kind} '${to.name}'`
+      const { exchangeType } = this.settings
+      await this.topology.once(way, doing, (channel) => openWay(channel, to, exchangeType))
+    }
   }
 }
 
@@ -155,6 +160,26 @@ async function declareOut(channel: Channel): Promise<void> {
   await channel.assertQueue(lostName, { durable: true, arguments: { 'x-queue-type': 'quorum' } })
   await channel.bindQueue(lostName, lostName, '')
   await channel.assertExchange(outName, 'topic', { durable: true, alternateExchange: lostName })
+  await channel.assertQueue(unwantedName, {
+    durable: true,
+    arguments: { 'x-queue-type': 'quorum', 'x-max-length': 0 },
+  })
+}
+
+/**
+ * A message that its topic hands to no group would be tried for ever, too: a queue that keeps nothing always takes it. It hangs
+ * on the topic's exchange (which of fanout ones would see all messages), so that it goes with it.
+ */
+async function openWay(
+  channel: Channel,
+  to: Destination,
+  exchangeType: Settings['exchangeType'],
+): Promise<void> {
+  const { kind, name } = to
+  const delayed = `${pattern(to)}.#`
+  if (kind === 'queue') return void (await channel.bindQueue(name, outName, delayed))
+  await channel.bindQueue(unwantedName, exchangeType === 'fanout' ? outName : name, delayed)
+  await channel.bindExchange(name, outName, delayed)
 }
 
 async function declareLevel(channel: Channel, level: number): Promise<void> {

@@ -27,8 +27,18 @@ export interface RabbitmqConnection {
   /** amqplib's connections; undefined while they are being restored. Channels that you open on them are yours. */
   readonly publishing: ChannelModel | undefined
   readonly consuming: ChannelModel | undefined
-  /** Declares all delay queues, for programs that run without configure permission. */
-  createDelays(): Promise<void>
+  /**
+   * Declares all delay queues, for programs that run without configure permission; and the ways from there to groups that were
+   * not made by this driver.
+   */
+  createDelays(groups?: readonly DelayedGroup[]): Promise<void>
+}
+
+export interface DelayedGroup {
+  readonly topic: string
+  readonly group: string
+  /** Default `none`. */
+  readonly order?: 'none' | 'key'
 }
 
 /** Bindings that others deleted are restored within so many milliseconds: AMQP doesn't tell of them. */
@@ -74,7 +84,7 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
     this.#publishLink = link('publishing', () => this.#up())
     this.#consumeLink = link('consuming', () => this.#up())
     this.#topology = new Topology(this.#consumeLink, settings)
-    this.#delays = new Delays(this.#topology, settings.autoCreate)
+    this.#delays = new Delays(this.#topology, settings)
     this.#publisher = new Publisher({
       link: this.#publishLink,
       topology: this.#topology,
@@ -209,8 +219,15 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
     return this.#consumeLink.model
   }
 
-  createDelays(): Promise<void> {
-    return this.#delays.createAll()
+  createDelays(groups: readonly DelayedGroup[] = []): Promise<void> {
+    return this.#delays.createAll(
+      groups.map(({ topic, group, order = 'none' }) => ({
+        topic,
+        group,
+        order,
+        routes: undefined,
+      })),
+    )
   }
 }
 

@@ -4,6 +4,8 @@ import {
   ConnectionError,
   type LongshoreError,
   NotFoundError,
+  OptionError,
+  UnsupportedError,
 } from '@longshore/core'
 import { wrapDriverError } from '@longshore/core/driver'
 
@@ -66,9 +68,9 @@ export function isLost(error: unknown): boolean {
   )
 }
 
+const final = [AccessError, ConflictError, NotFoundError, OptionError, UnsupportedError]
+
 /** Whether repeating it is useless until somebody changes something. */
 export function isFinal(error: unknown): boolean {
-  return (
-    error instanceof AccessError || error instanceof ConflictError || error instanceof NotFoundError
-  )
+  return final.some((one) => error instanceof one)
 }

@@ -3,7 +3,7 @@ import { RabbitmqDriver } from './driver.js'
 import type { RabbitmqOptions } from './options.js'
 import { optionNames, resolveSettings } from './settings.js'
 
-export type { RabbitmqConnection } from './driver.js'
+export type { DelayedGroup, RabbitmqConnection } from './driver.js'
 export type { RabbitmqOptions, TlsOptions } from './options.js'
 export { slotOf } from './settings.js'
 

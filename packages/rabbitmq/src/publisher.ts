@@ -37,7 +37,11 @@ class Route {
   epoch = -1
   /** The tag of the first message to it on the present channel. */
   firstTag = 0
-  constructor(readonly exchange: string) {}
+  constructor(
+    readonly exchange: string,
+    /** Why it has no name. */
+    readonly misnamed?: unknown,
+  ) {}
 }
 
 /** Pauses before the channel is opened anew after it failed at once, in milliseconds. */
@@ -136,12 +140,11 @@ export class Publisher {
     batch: readonly OutgoingMessage[],
     settle: PublishSettle,
     waited = 0,
-    failures?: ReadonlyMap<string, PublishFailure>,
+    failures?: ReadonlyMap<OutgoingMessage, PublishFailure>,
   ): void {
     for (let index = 0; index < batch.length; index++) {
       const outgoing = batch[index]!
-      const failure =
-        failures?.get(outgoing.message.topic) ?? this.#publishOne(outgoing, settle, index, waited)
+      const failure = failures?.get(outgoing) ?? this.#publishOne(outgoing, settle, index, waited)
       if (failure !== undefined) settle(index, failure)
     }
     this.#watchTime()
@@ -150,7 +153,11 @@ export class Publisher {
   #routeOf(topic: string): Route {
     let route = this.#routes.get(topic)
     if (route === undefined) {
-      route = new Route(this.deps.settings.names.exchange(topic))
+      try {
+        route = new Route(this.deps.settings.names.exchange(topic))
+      } catch (error) {
+        return new Route('', error)
+      }
       this.#routes.set(topic, route)
     }
     return route
@@ -159,18 +166,29 @@ export class Publisher {
   #allReady(batch: readonly OutgoingMessage[]): boolean {
     const { topology, delays } = this.deps
     let topic: string | undefined
-    for (const { message, delayMs } of batch) {
+    for (const outgoing of batch) {
+      const { message, delayMs } = outgoing
       if (message.topic !== topic) {
         topic = message.topic
         if (this.#routeOf(topic).epoch !== topology.epoch) return false
       }
-      if (delayMs > 0 && !delays.isReady(this.#destinationOf(topic), delayMs)) return false
+      const to = this.#destinationOf(outgoing)
+      if (to !== undefined && !delays.isReady(to, delayMs)) return false
     }
     return true
   }
 
-  #destinationOf(topic: string): Destination {
-    return { kind: 'exchange', name: this.#routeOf(topic).exchange }
+  /** Where a delayed message comes out. The default exchange hands over to the queue of that name. */
+  #destinationOf({ message, delayMs, route }: OutgoingMessage): Destination | undefined {
+    if (delayMs === 0) return undefined
+    const { exchange } = this.#routeOf(message.topic)
+    if (exchange !== '') return { kind: 'exchange', name: exchange }
+    try {
+      return { kind: 'queue', name: this.deps.settings.routingKey(message, route) }
+    } catch {
+      // Publishing it will tell.
+      return undefined
+    }
   }
 
   async #catchUp(): Promise<void> {
@@ -186,29 +204,40 @@ export class Publisher {
     settle: PublishSettle,
     at: number,
   ): Promise<void> {
-    const failures = new Map<string, PublishFailure>()
-    for (const { message, delayMs } of batch) {
-      if (failures.has(message.topic)) continue
-      try {
-        if (this.#channel === undefined) failures.set(message.topic, this.#away())
-        else await this.#prepare(message.topic, delayMs)
-      } catch (error) {
-        failures.set(message.topic, { outcome: isFinal(error) ? 'rejected' : 'unsent', error })
-      }
+    const failures = new Map<OutgoingMessage, PublishFailure>()
+    /** What needs the same fails the same. */
+    const known = new Map<string, PublishFailure | undefined>()
+    for (const outgoing of batch) {
+      const { message, delayMs } = outgoing
+      const to = this.#destinationOf(outgoing)
+      const need = `${message.topic} ${to && `${this.deps.delays.levelOf(delayMs)} ${to.name}`}`
+      if (!known.has(need)) known.set(need, await this.#prepare(message.topic, to, delayMs))
+      const failure = known.get(need)
+      if (failure !== undefined) failures.set(outgoing, failure)
     }
     this.#publish(batch, settle, this.deps.clock.now() - at, failures)
   }
 
-  async #prepare(topic: string, delayMs: number): Promise<void> {
+  async #prepare(
+    topic: string,
+    to: Destination | undefined,
+    delayMs: number,
+  ): Promise<PublishFailure | undefined> {
     const { topology, delays } = this.deps
-    const route = this.#routeOf(topic)
-    if (route.epoch !== topology.epoch) {
-      const { epoch } = topology
-      await topology.topic(topic)
-      route.epoch = epoch
+    if (this.#channel === undefined) return this.#away()
+    try {
+      const route = this.#routeOf(topic)
+      if (route.misnamed !== undefined) throw route.misnamed
+      if (route.epoch !== topology.epoch) {
+        const { epoch } = topology
+        await topology.topic(topic)
+        route.epoch = epoch
+      }
+      if (to !== undefined && !delays.isReady(to, delayMs)) await delays.prepare(to, delayMs)
+      return undefined
+    } catch (error) {
+      return { outcome: isFinal(error) ? 'rejected' : 'unsent', error }
     }
-    const to = this.#destinationOf(topic)
-    if (delayMs > 0 && !delays.isReady(to, delayMs)) await delays.prepare(to, delayMs)
   }
 
   #away(): PublishFailure {
@@ -234,7 +263,10 @@ export class Publisher {
       if (delayMs > 0) {
         if (ttlMs !== undefined) throw delayedTtl()
         const left = Math.max(1, delayMs - waited)
-        const delayed = delays.route({ kind: 'exchange', name: exchange }, left, key)
+        const delayed =
+          exchange === ''
+            ? delays.route({ kind: 'queue', name: key }, left, '')
+            : delays.route({ kind: 'exchange', name: exchange }, left, key)
         ;({ exchange } = delayed)
         key = delayed.routingKey
       }

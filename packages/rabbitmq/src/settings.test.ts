@@ -1,4 +1,4 @@
-import { silentLogger, systemClock } from '@longshore/core'
+import { OptionError, silentLogger, systemClock } from '@longshore/core'
 import { expect, test } from 'vitest'
 import type { RabbitmqOptions } from './options.js'
 import { resolveSettings, slotOf } from './settings.js'
@@ -93,6 +93,19 @@ test('a name that AMQP can not hold is refused when it is made', () => {
   expect(() => names.queue('t', 'g')).toThrow(/255 bytes/)
   const none = resolve(undefined, { exchange: () => undefined as never }).names
   expect(() => none.exchange('t')).toThrow(/function 'exchange'/)
+  const { bindingKeys } = resolve(undefined, { bindingKeys: () => ['x'.repeat(256)] })
+  expect(() => bindingKeys('t', 'g', undefined)).toThrow(/function 'bindingKeys'.*255 bytes/)
+})
+
+test('what a function throws is an OptionError that names it', () => {
+  const broken = () => {
+    throw new TypeError('no such tenant')
+  }
+  const { names, bindingKeys } = resolve(undefined, { exchange: broken, bindingKeys: broken })
+  for (const call of [() => names.exchange('t'), () => bindingKeys('t', 'g', undefined)]) {
+    expect(call).toThrow(OptionError)
+    expect(call).toThrow(/function '(exchange|bindingKeys)' threw: no such tenant/)
+  }
 })
 
 test('slots are what other producers would compute: FNV-1a of the UTF-16 units, modulo 64', () => {

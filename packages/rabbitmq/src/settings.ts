@@ -131,8 +131,7 @@ function naming(given: RabbitmqOptions): Pick<Settings, 'names' | 'routingKey' |
       circuits: (topic, group) => `${queue(topic, group)}..circuits`,
     },
     routingKey: named('routingKey', given.routingKey ?? ((_, route) => route ?? '')),
-    bindingKeys: aFunction(
-      'bindingKeys',
+    bindingKeys: keysOf(
       given.bindingKeys ?? ((topic, group, routes) => routes ?? everything(topic, group, given)),
     ),
   }
@@ -150,18 +149,46 @@ function everything(topic: string, group: string, { exchangeType }: RabbitmqOpti
 function named<Args extends unknown[]>(option: string, name: (...args: Args) => string) {
   aFunction(option, name)
   return (...args: Args): string => {
-    const given = name(...args)
-    if (typeof given === 'string' && given.length < 64) return given
-    if (typeof given === 'string' && Buffer.byteLength(given) <= 255) return given
+    let given: unknown
+    try {
+      given = name(...args)
+    } catch (error) {
+      throw itThrew(option, error)
+    }
+    if (isName(given)) return given
     throw new OptionError(
       `rabbitmq: the function '${option}' gave ${JSON.stringify(given)}; it must give a string of at most 255 bytes`,
     )
   }
 }
 
-function aFunction<F>(option: string, value: F): F {
-  if (typeof value === 'function') return value
-  throw new OptionError(`rabbitmq: ${option} must be a function`)
+function keysOf(bindingKeys: Settings['bindingKeys']): Settings['bindingKeys'] {
+  aFunction('bindingKeys', bindingKeys)
+  return (...args) => {
+    let given: unknown
+    try {
+      given = bindingKeys(...args)
+    } catch (error) {
+      throw itThrew('bindingKeys', error)
+    }
+    if (Array.isArray(given) && given.every(isName)) return given
+    throw new OptionError(
+      `rabbitmq: the function 'bindingKeys' gave ${JSON.stringify(given)}; it must give an array of strings of at most 255 bytes`,
+    )
+  }
+}
+
+const isName = (given: unknown): given is string =>
+  typeof given === 'string' && (given.length < 64 || Buffer.byteLength(given) <= 255)
+
+function itThrew(option: string, error: unknown): OptionError {
+  if (error instanceof OptionError) return error
+  const { message } = error instanceof Error ? error : new Error(String(error))
+  return new OptionError(`rabbitmq: the function '${option}' threw: ${message}`, { cause: error })
+}
+
+function aFunction(option: string, value: unknown): void {
+  if (typeof value !== 'function') throw new OptionError(`rabbitmq: ${option} must be a function`)
 }
 
 /** Keys are hashed to so many slots, which the partitions of each ordered group share among them. */
