@@ -6,18 +6,18 @@ import { breathe, type Load, type Scenario } from './scenario.js'
 
 const backlog = 10_000
 const megabyte = 1024 * 1024
-/** How often the whole backlog is handled and published anew while the heap is watched. */
-const turnovers = 3
 const samples = 12
 
 /**
  * A consumer of 1 ms for each message stays behind a backlog that is kept full. Measures what the backlog takes, and
  * by how much the heap outgrows that while messages flow: flat, if the consumer pulls no more than it works on.
+ * `turnovers`: how often the whole backlog is handled and published anew while the heap is watched.
  */
 export async function heapBehindBacklog(
   target: Target,
   settings: Settings<'text'>,
   { patienceMs }: Load,
+  turnovers: number,
 ): Promise<readonly [backlog: number, growth: number]> {
   const { make, read } = makerOf('text')
   const total = backlog * (turnovers + 1)
@@ -64,5 +64,5 @@ export const slowConsumer: Scenario = {
     { name: `heap of a backlog of 10,000 × 256 B`, unit: 'MB' },
     { name: `heap growth, slow consumer behind it`, unit: 'MB' },
   ],
-  run: (target, load) => heapBehindBacklog(target, settings, load),
+  run: (target, load) => heapBehindBacklog(target, settings, load, 3),
 }

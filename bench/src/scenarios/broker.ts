@@ -69,7 +69,7 @@ const memoryPeak: Scenario = {
   metrics: [{ name: 'peak heap, slow consumer behind 10,000 × 256 B', unit: 'MB' }],
   settings: { ...slow, bytes: 256 },
   async run(target, load) {
-    const [backlog, growth] = await heapBehindBacklog(target, slow, load)
+    const [backlog, growth] = await heapBehindBacklog(target, slow, load, 1)
     return [backlog + growth]
   },
 }
