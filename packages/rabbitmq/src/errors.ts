@@ -37,6 +37,12 @@ export function toTyped(error: unknown, doing: string): LongshoreError {
   const options = { cause: error }
   switch (codeOf(error)) {
     case reply.accessRefused:
+      if (/ in exclusive use$/.test(said)) {
+        return new ConflictError(
+          `${said}: another consumer asked to be the only one; end it, or choose another group name`,
+          options,
+        )
+      }
       return new AccessError(
         `${said}; grant it with rabbitmqctl set_permissions, or use what exists with autoCreate: false`,
         options,
