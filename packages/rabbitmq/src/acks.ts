@@ -13,6 +13,8 @@ export class Acks {
   #low = 1
   #behind: number[] = []
   #scheduled = false
+  /** Something was acked. */
+  used = false
 
   constructor(private readonly channel: Channel) {}
 
@@ -24,6 +26,7 @@ export class Acks {
   ack(tag: number): void {
     this.#states[tag - this.#low] = 'acked'
     this.#behind.push(tag)
+    this.used = true
     if (this.#scheduled) return
     this.#scheduled = true
     setImmediate(this.#flushSoon)

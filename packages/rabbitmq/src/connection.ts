@@ -9,11 +9,15 @@ import {
 } from '@longshore/core'
 import { type Channel, type ChannelModel, connect, type SocketOptions } from 'amqplib'
 import { codeOf, reply, textOf } from './errors.js'
+import { gatherWrites } from './gather.js'
 import type { Settings } from './settings.js'
 
 /** Pauses between attempts to connect, in milliseconds. */
 const firstPause = 50
 const longestPause = 5000
+
+/** As much leaves in one system call: Node's default of 16 KiB would be four bodies of 4 KiB. */
+const writeBytes = 256 * 1024
 
 /** For one attempt with one host, at most. */
 const attemptMs = 10_000
@@ -92,6 +96,15 @@ export class Link {
   async #dial(timeout: number): Promise<ChannelModel> {
     const { hosts, secure, username, password, vhost, heartbeat, tls } = this.settings
     const { hostname, port } = hosts[this.#host % hosts.length]!
+    const name = `${this.settings.connectionName} (${this.role})`
+    const socketOptions = {
+      ...tls,
+      noDelay: true,
+      keepAlive: true,
+      writableHighWaterMark: writeBytes,
+      timeout,
+      clientProperties: { connection_name: name },
+    }
     try {
       return await connect(
         {
@@ -103,15 +116,7 @@ export class Link {
           vhost: encodeURIComponent(vhost),
           heartbeat,
         },
-        {
-          ...(tls as SocketOptions),
-          noDelay: true,
-          keepAlive: true,
-          timeout,
-          clientProperties: {
-            connection_name: `${this.settings.connectionName} (${this.role})`,
-          },
-        },
+        socketOptions as SocketOptions,
       )
     } catch (error) {
       this.#host++
@@ -145,6 +150,8 @@ export class Link {
       model.close().catch(() => {})
       throw new ClosedError('it was closed while it connected')
     }
+    const socket = socketOf(model)
+    if (socket !== undefined) gatherWrites(socket)
     this.#model = model
     this.#failures = 0
     let detail = 'the connection ended'
