@@ -192,7 +192,7 @@ export class Intake {
           if (!this.#ended) this.host.fail(error)
         })
       },
-      pauseAfter(this.#failures++),
+      Math.max(atLeast, pauseAfter(this.#failures++)),
     )
   }
 
