@@ -15,6 +15,7 @@ export { CheckContext, type Collected, type Network, type Seen } from './context
 export { CheckSkipped, ConformanceFailure, ensure, rejects, same, sameBytes } from './expect.js'
 export { type Entry, Ledger, type LedgerCounts } from './ledger.js'
 export { formatMatrix } from './matrix.js'
+export { sharedTime } from './process/behave.js'
 export { ConsumerProcess, type ConsumerProcessOptions } from './process/consumer-process.js'
 export type { Handling, Member, MemberSpec } from './process/protocol.js'
 export { type Direction, TcpProxy, type TcpProxyOptions } from './proxy.js'

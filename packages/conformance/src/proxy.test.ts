@@ -158,6 +158,7 @@ test('refuse turns new connections away and keeps the old ones', async () => {
   proxy.refuse()
   const refused = await join(proxy)
   await until(refused.closed, { what: 'the refusal' })
+  expect(proxy.accepted).toBe(2)
   old.socket.write('b')
   await until(() => old.received() === 'ab', { what: 'the old connection to go on' })
 })

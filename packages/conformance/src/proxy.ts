@@ -24,6 +24,7 @@ export class TcpProxy {
   readonly #links = new Set<Link>()
   readonly #swallowed = new Set<Direction>()
   readonly #timers = new Set<NodeJS.Timeout>()
+  #accepted = 0
   #refuse = false
   #delayMs = 0
   #jitterMs = 0
@@ -56,6 +57,11 @@ export class TcpProxy {
   /** Connections open now. */
   get connections(): number {
     return this.#links.size
+  }
+
+  /** How often a client came, the refused ones included. */
+  get accepted(): number {
+    return this.#accepted
   }
 
   /** Resets every connection; new ones are taken. */
@@ -104,6 +110,7 @@ export class TcpProxy {
   }
 
   #join(client: Socket): void {
+    this.#accepted++
     client.on('error', () => {})
     if (this.#refuse) {
       client.resetAndDestroy()

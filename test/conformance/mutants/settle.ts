@@ -27,7 +27,7 @@ export const settle: readonly Mutant[] = [
     name: 'forgets every fifth ack',
     claims: {
       'settle.ack-is-final': /seen after all others were acked/,
-      'settle.ack-is-final-after-cut': /20 deliveries of 20 acked messages/,
+      'settle.ack-is-final-after-cut': /in vain for 25 deliveries/,
     },
     changes: {
       subscription: ({ member }) => {

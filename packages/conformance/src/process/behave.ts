@@ -18,18 +18,24 @@ export async function behave(bus: Bus, spec: MemberSpec, around: Surroundings): 
   if (spec.role === 'redrive') detach(redrive(bus, spec, around), around)
 }
 
+/** The system's monotonic clock, which tells what came first in different processes. */
+export function sharedTime(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}
+
 async function consume(bus: Bus, spec: MemberSpec, around: Surroundings): Promise<void> {
   const behaviour = spec.behaviour ?? 'ack'
   const options: SubscribeOptions = { group: spec.group, ...spec.options }
   await bus.subscribe<Entry, Entry>(spec.topic, options, async (payload, context) => {
     const { producer, key, n } = payload
     const { attempt, deliveries } = context
-    const handling: Handling = { producer, key, n, id: context.message.id, attempt, deliveries }
-    around.report({ type: 'started', handling })
+    const { id } = context.message
+    const now = (): Handling => ({ producer, key, n, id, attempt, deliveries, at: sharedTime() })
+    around.report({ type: 'started', handling: now() })
     if (behaviour === 'die') around.die()
     if (behaviour === 'die' || behaviour === 'hold') await aborted(around.released)
     if (typeof behaviour === 'object') await wait(behaviour.slow, around.released)
-    around.report({ type: 'handled', handling })
+    around.report({ type: 'handled', handling: now() })
   })
 }
 

@@ -71,10 +71,10 @@ test('reports what it handles, and stops on close', async () => {
   const member = await start('ack')
   send(1)
   await until(() => member.handled.length === 1, { what: 'a report' })
-  expect(member.handled).toEqual([
-    { producer: 'p', key: 'k', n: 1, id: 'id-1', attempt: 1, deliveries: 1 },
-  ])
-  expect(member.started).toEqual(member.handled)
+  const told = { producer: 'p', key: 'k', n: 1, id: 'id-1', attempt: 1, deliveries: 1 }
+  expect(member.handled).toEqual([{ ...told, at: expect.any(Number) }])
+  expect(member.started).toEqual([{ ...told, at: expect.any(Number) }])
+  expect(member.started[0]!.at).toBeLessThanOrEqual(member.handled[0]!.at)
   await until(() => acks.includes('ack 1'), { what: 'the ack' })
   await member.close()
   expect(member.dead).toBe(true)

@@ -31,6 +31,8 @@ export interface Handling extends Entry {
   readonly id: string
   readonly attempt: number
   readonly deliveries: number
+  /** When it began or was handled: milliseconds of a clock that all processes of the machine share. */
+  readonly at: number
 }
 
 /** What a member tells. */
