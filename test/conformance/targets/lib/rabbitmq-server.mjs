@@ -24,9 +24,24 @@ export class RabbitmqServer {
     const server = new RabbitmqServer(info, brokers, managed ? vhost : undefined)
     if (managed) {
       await server.tool('add_vhost', vhost)
-      await server.tool('set_permissions', '-p', vhost, server.#login.user, '.*', '.*', '.*')
+      await server.#allowWriting('.*')
     }
     return server
+  }
+
+  /** @param {string} pattern of exchanges and queues */
+  async #allowWriting(pattern) {
+    await this.tool('set_permissions', '-p', this.vhost, this.#login.user, '.*', pattern, '.*')
+  }
+
+  /**
+   * Nothing may be published to exchanges whose names begin so. A channel that did before may go on.
+   * @param {string} prefix
+   * @returns {Promise<Repair>}
+   */
+  async forbidWriting(prefix) {
+    await this.#allowWriting(`^(?!${prefix.replaceAll('.', '\\.')}).*`)
+    return () => this.#allowWriting('.*')
   }
 
   /**
@@ -85,8 +100,9 @@ export class RabbitmqServer {
     await this.#brokers.restart(this.#name, { hard })
   }
 
+  /** At once: an orderly end takes seconds, and `restart` is one. */
   async stop() {
-    await this.#brokers.stop(this.#name)
+    await this.#brokers.stop(this.#name, { hard: true })
   }
 
   async start() {

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { TcpProxy } from '@longshore/conformance'
 import { connect } from '@longshore/core'
 import { driver } from '@longshore/rabbitmq'
-import { breakDeadLetters, breakRetries } from './rabbitmq-full.mjs'
+import { fillQueue } from './rabbitmq-full.mjs'
 import { RabbitmqServer } from './rabbitmq-server.mjs'
 
 /** @typedef {typeof import('../../../../scripts/brokers/index.mjs')} Brokers */
@@ -35,9 +35,9 @@ export async function rabbitmqTarget(name, brokers) {
       await server.close()
     },
     // Its heartbeats come every 5 s; it gives up after two to three of them.
-    tolerances: { heartbeatMs: 20_000 },
+    tolerances: { heartbeatMs: 20_000, largestBody: 128 * 1024 * 1024 },
     hooks: {
-      ...(server.managed ? managed(server, connectTo) : {}),
+      ...(server.managed ? managed(server) : {}),
       severConnections: async () => proxy.cut(),
       program,
       proxy: {
@@ -64,16 +64,16 @@ export async function rabbitmqTarget(name, brokers) {
 /**
  * What only an administrator of the server can do.
  * @param {RabbitmqServer} server
- * @param {(url: string, options?: BusOptions) => Promise<import('@longshore/core').Bus>} connectTo
  * @returns {TargetHooks}
  */
-function managed(server, connectTo) {
+function managed(server) {
   return {
     restart: () => server.restart(false),
     stopBroker: () => server.stop(),
     startBroker: () => server.start(),
-    breakDeadLetters: (topic, group) => breakDeadLetters(server, topic, group),
-    breakRetries: () => breakRetries(server, () => connectTo(server.url())),
+    breakDeadLetters: (topic, group) => fillQueue(server, `${topic}..${group}..dead`),
+    // The delay queues are everybody's.
+    breakRetries: () => server.forbidWriting('longshore..delay..'),
     rejectPublishes: (topic) => server.rejectPublishes(topic),
   }
 }
