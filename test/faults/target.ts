@@ -6,7 +6,7 @@ export interface FaultHooks {
   crashBroker?(): Promise<void>
   /** The broker raises the alarm that stops publishers, until it is repaired. */
   exhaustMemory?(): Promise<Repair>
-  /** Connections of clients that the broker has open. */
+  /** Connections of the target's clients that the broker has open; none when all are closed. */
   countConnections?(): Promise<number>
 }
 

@@ -1,0 +1,6 @@
+import { apart } from '../conformance/targets/lib/apart.js'
+import { rabbitmqTarget } from '../conformance/targets/lib/rabbitmq.mjs'
+import { faults } from './matrix.js'
+
+const target = await apart('rabbitmq', 'faults', rabbitmqTarget)
+if (target) faults(target)
