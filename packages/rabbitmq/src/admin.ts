@@ -10,6 +10,8 @@ export class RabbitmqAdmin implements Admin {
   ) {}
 
   async createTopic(topic: string): Promise<void> {
+    // Somebody else may have deleted what was made before.
+    this.topology.forget()
     await this.topology.topic(topic, true)
     await this.topology.openWays(this.topology.destinationsOf(topic))
   }
@@ -17,6 +19,7 @@ export class RabbitmqAdmin implements Admin {
   async createGroup(topic: string, group: string, options: GroupOptions): Promise<void> {
     const { order, routes = undefined } = options
     const spec = { topic, group, order, routes }
+    this.topology.forget()
     await this.topology.checkOrder(spec)
     await this.topology.group(spec, true)
   }

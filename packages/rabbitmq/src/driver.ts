@@ -146,10 +146,11 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
   }
 
   /** Deleted behind our back, and with it the bindings of all groups. */
-  #missing(exchange: string): void {
+  async #missing(exchange: string): Promise<void> {
     this.config.logger.warn(`RabbitMQ: the exchange '${exchange}' is missing; it was deleted`)
     this.#topology.forget()
-    for (const subscription of this.#subscriptions) void subscription.refresh()
+    const subscriptions = [...this.#subscriptions]
+    await Promise.all(subscriptions.map((subscription) => subscription.refresh()))
   }
 
   #refreshLater(): void {

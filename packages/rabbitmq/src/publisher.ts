@@ -28,8 +28,8 @@ export interface PublisherDeps {
   readonly settings: Settings
   readonly clock: Clock
   readonly logger: Logger
-  /** A topic's exchange was not there. */
-  onMissingExchange(exchange: string): void
+  /** A topic's exchange was not there. Resolves when all that this process needs of it is there again, or can't be. */
+  onMissingExchange(exchange: string): Promise<void>
 }
 
 /** What is known of a topic's exchange in one epoch of the topology. */
@@ -57,6 +57,8 @@ export class Publisher {
   readonly #routes = new Map<string, Route>()
   /** Batches that wait for topology, in order. */
   readonly #late: (() => Promise<void>)[] = []
+  /** What is published before would be confirmed and reach nobody. */
+  #restored: Promise<void> = Promise.resolve()
   #blocked = false
   /** Goes on with every confirmation. */
   #progress = 0
@@ -207,6 +209,7 @@ export class Publisher {
     const failures = new Map<OutgoingMessage, PublishFailure>()
     /** What needs the same fails the same. */
     const known = new Map<string, PublishFailure | undefined>()
+    await this.#restored
     for (const outgoing of batch) {
       const { message, delayMs } = outgoing
       const to = this.#destinationOf(outgoing)
@@ -323,22 +326,25 @@ export class Publisher {
       code === reply.notFound ? /no exchange '(.*?)' in vhost/.exec(text)?.[1] : undefined
     const forbidden = code === reply.accessRefused ? forbiddenExchange(text) : undefined
     const tooLarge = /message size (\d+) is larger than configured max size (\d+)/.exec(text)
-    if (missing !== undefined) this.deps.onMissingExchange(missing)
+    if (missing !== undefined) this.#restored = this.deps.onMissingExchange(missing)
     const lost = new ConnectionError(
       `the publishing channel ended before the broker confirmed${text === '' ? '' : `: ${text}`}`,
       { cause: error },
     )
     const never = this.#neverTaken(window, forbidden)
-    for (const item of window.drain()) {
-      if (tooLarge !== null && item.bytes === Number(tooLarge[1])) {
+    const items = window.drain()
+    // The broker refused this one, or one before it, and took nothing afterwards.
+    const last = items.findLast(({ exchange }) => exchange === (missing ?? forbidden))
+    for (const item of items) {
+      if (tooLarge !== null && item.bytes > Number(tooLarge[2])) {
         item.settle(item.index, {
           outcome: 'rejected',
           error: overLimit(item, Number(tooLarge[2])),
         })
-      } else if (never && item.exchange === forbidden) {
+      } else if (item.exchange === forbidden && (never || item === last)) {
         item.settle(item.index, { outcome: 'rejected', error: noPermission(error, forbidden) })
       } else {
-        item.settle(item.index, { outcome: 'unknown', error: lost })
+        item.settle(item.index, { outcome: item === last ? 'unsent' : 'unknown', error: lost })
       }
     }
     if (this.#closed) return

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { TcpProxy } from '@longshore/conformance'
 import { type Bus, type BusOptions, connect, type Logger } from '@longshore/core'
 import { driver, type RabbitmqConnection, type RabbitmqOptions } from '@longshore/rabbitmq'
-import { connect as connectAmqp } from 'amqplib'
+import { type ConfirmChannel, connect as connectAmqp } from 'amqplib'
 import { afterAll, afterEach, beforeAll, describe, test } from 'vitest'
 import * as brokers from '../../../scripts/brokers/index.mjs'
 import { broker } from '../../brokers/support.js'
@@ -148,11 +148,23 @@ export class Lab {
     return this.#limited
   }
 
+  /** Works on a channel of another program. */
+  async channel<T>(work: (channel: ConfirmChannel) => Promise<T>): Promise<T> {
+    const connection = await connectAmqp(this.url())
+    connection.on('error', () => {})
+    try {
+      const channel = await connection.createConfirmChannel()
+      // Whatever goes wrong rejects what was asked for.
+      channel.on('error', () => {})
+      return await work(channel)
+    } finally {
+      await connection.close().catch(() => {})
+    }
+  }
+
   /** Messages that wait in a queue. */
-  async count(queue: string): Promise<number> {
-    return this.server.withChannel(
-      async (channel) => (await channel.checkQueue(queue)).messageCount,
-    )
+  count(queue: string): Promise<number> {
+    return this.channel(async (channel) => (await channel.checkQueue(queue)).messageCount)
   }
 
   /** The names of all queues, or exchanges, of the virtual host. */
