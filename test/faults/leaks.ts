@@ -2,17 +2,18 @@ import { until } from '@longshore/conformance'
 import type { FaultTarget } from './target.js'
 
 /** Milliseconds that a broker may need to notice that clients have gone. */
-const patience = 15_000
+const patienceMs = 15_000
 
 /** Whether anything is left open after a cell. */
 export class Leaks {
   private constructor(
     private readonly target: FaultTarget,
+    private readonly patience: number,
     private readonly handles: Readonly<Record<string, number>>,
   ) {}
 
-  static before(target: FaultTarget): Leaks {
-    return new Leaks(target, openHandles())
+  static before(target: FaultTarget, patience = patienceMs): Leaks {
+    return new Leaks(target, patience, openHandles())
   }
 
   /** What is still open at the process or the broker, if so. */
@@ -20,7 +21,7 @@ export class Leaks {
     try {
       await until(() => this.#left().length === 0, {
         what: () => `handles to go: ${this.#left().join(', ')}`,
-        deadline: patience,
+        deadline: this.patience,
       })
       let open = 0
       await until(
@@ -28,7 +29,7 @@ export class Leaks {
           open = (await this.target.countConnections?.()) ?? 0
           return open === 0
         },
-        { what: () => `the broker's ${open} connections to end`, deadline: patience },
+        { what: () => `the broker's ${open} connections to end`, deadline: this.patience },
       )
       return undefined
     } catch (error) {

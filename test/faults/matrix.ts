@@ -2,10 +2,10 @@ import { type CheckResult, examine, runCheck, type Subject } from '@longshore/co
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { cells } from './cells/index.js'
 import { Leaks } from './leaks.js'
-import { figuresOf, format, type Outcome, save } from './table.js'
+import { figuresOf, type Outcome, save } from './table.js'
 import type { FaultTarget } from './target.js'
 
-/** Registers every fault as a test of this driver. Each prints what it found; the table goes to LONGSHORE_FAULTS. */
+/** Registers every fault as a test of this driver. Each prints what it found; `setup.ts` prints the table. */
 export function faults(target: FaultTarget): void {
   describe(`faults on ${target.driver}`, () => {
     let subject: Subject | undefined
@@ -15,11 +15,9 @@ export function faults(target: FaultTarget): void {
     })
     afterAll(async () => {
       await target.close?.()
-      if (!subject) return
-      const column = { driver: target.driver, server: subject.server, outcomes }
-      const folder = process.env.LONGSHORE_FAULTS
-      if (folder) save(folder, column)
-      else console.log(format([column]))
+      const folder = process.env.LONGSHORE_FAULTS_PARTS
+      if (!subject || outcomes.length === 0 || !folder) return
+      save(folder, { driver: target.driver, server: subject.server, outcomes })
     })
     for (const cell of cells(target)) {
       // Cleaning up and looking for leaks come on top of the cell's own limit.

@@ -1,5 +1,5 @@
 import { type CheckContext, type Entry, type Ledger, same } from '@longshore/conformance'
-import { type Bus, type RetryPolicy, type Topic, topic } from '@longshore/core'
+import { type Bus, type Topic, topic } from '@longshore/core'
 import type { Load } from './load.js'
 
 export type Context = Omit<CheckContext, 'hooks'>
@@ -10,9 +10,6 @@ export function numbered(name: string): Topic<Entry> {
 }
 
 export const nameOf = ({ producer, key, n }: Entry): string => `${producer}/${key}/${n}`
-
-/** Short delays without chance. */
-export const quickRetry: RetryPolicy = { attempts: 3, base: 100, factor: 1, jitter: 0 }
 
 /** Waits until so many more messages were confirmed. */
 export async function flows(

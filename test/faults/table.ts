@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** What came of one cell of the matrix. */
@@ -20,14 +20,13 @@ export interface Column {
 
 /** Keeps what came of one driver. */
 export function save(folder: string, column: Column): void {
-  mkdirSync(folder, { recursive: true })
   const file = join(folder, `${column.driver}.json`)
   writeFileSync(file, `${JSON.stringify(column, null, 2)}\n`)
 }
 
 /** What was kept of all drivers. */
-export function load(folder: string): Column[] {
-  const files = readdirSync(folder).filter((file) => file.endsWith('.json'))
+export function read(folder: string): Column[] {
+  const files = readdirSync(folder).sort()
   return files.map((file) => JSON.parse(readFileSync(join(folder, file), 'utf8')) as Column)
 }
 
