@@ -15,7 +15,8 @@ import { slotOf } from './settings.js'
 const header = {
   key: 'longshore-key',
   slot: 'longshore-slot',
-  timestamp: 'longshore-timestamp',
+  /** AMQP's timestamp has seconds only; these are the milliseconds beside it. */
+  milliseconds: 'longshore-ms',
   causation: 'longshore-causation',
   attempt: 'longshore-attempt',
   firstFailed: 'longshore-first-failed',
@@ -48,7 +49,8 @@ export function propertiesOf(message: WireMessage): Options.Publish {
       headers[isBrokers(name) ? escapePrefix + name : name] = message.headers[name]
     }
   }
-  headers[header.timestamp] = timestamp
+  const seconds = Math.floor(timestamp / 1000)
+  headers[header.milliseconds] = timestamp - seconds * 1000
   if (key !== undefined) {
     headers[header.key] = key
     headers[header.slot] = slotOf(key)
@@ -58,7 +60,7 @@ export function propertiesOf(message: WireMessage): Options.Publish {
     deliveryMode: 2,
     messageId: message.id,
     contentType: message.contentType,
-    timestamp: Math.floor(timestamp / 1000),
+    timestamp: seconds,
     headers,
   }
   if (message.correlationId !== undefined) properties.correlationId = message.correlationId
@@ -76,7 +78,6 @@ export function bufferOf(body: Uint8Array): Buffer {
 export function messageOf(topic: string, { content, properties }: Message): WireMessage {
   const headers: Table = properties.headers ?? {}
   const key = headers[header.key]
-  const sentAt = headers[header.timestamp]
   const causation = headers[header.causation]
   return {
     // AMQP gives a message no coordinates of its own: without an id each delivery gets a new one.
@@ -86,14 +87,15 @@ export function messageOf(topic: string, { content, properties }: Message): Wire
     body: content,
     headers: userHeaders(headers),
     contentType: properties.contentType ?? 'application/octet-stream',
-    timestamp: typeof sentAt === 'number' ? sentAt : timeOf(properties),
+    timestamp: timeOf(properties, headers[header.milliseconds]),
     correlationId: properties.correlationId ?? undefined,
     causationId: typeof causation === 'string' ? causation : undefined,
   }
 }
 
-function timeOf({ timestamp }: MessageProperties): number {
-  return typeof timestamp === 'number' ? timestamp * 1000 : Date.now()
+function timeOf({ timestamp }: MessageProperties, milliseconds: unknown): number {
+  if (typeof timestamp !== 'number') return Date.now()
+  return timestamp * 1000 + (typeof milliseconds === 'number' ? milliseconds : 0)
 }
 
 function userHeaders(table: Table): Headers {
