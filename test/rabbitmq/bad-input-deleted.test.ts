@@ -5,11 +5,11 @@ import {
   PermanentError,
   systemClock,
 } from '@longshore/core'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { eventually } from '../brokers/support.js'
 import { Bystander } from './lab/bystander.js'
 import { refusal } from './lab/errors.js'
-import { type Lab, onServers } from './lab/lab.js'
+import { type Lab, nativeOf, onServers } from './lab/lab.js'
 import { Log } from './lab/log.js'
 
 /** What somebody deletes while it is in use. */
@@ -123,6 +123,28 @@ function queues(lab: Lab) {
       expect((await lab.names('queues')).sort()).toEqual(expect.arrayContaining(deleted.sort()))
     },
   )
+
+  test('a queue that is deleted between being made and being consumed is made again', async () => {
+    const bus = await lab.connect()
+    const bystander = await Bystander.on(bus)
+    const topic = lab.unique('orders')
+    const model = nativeOf(bus).consuming!
+    const { createChannel }: typeof model = Object.getPrototypeOf(model)
+    let deletions = 0
+    vi.spyOn(model, 'createChannel').mockImplementation(async () => {
+      if (deletions < 4) {
+        deletions++
+        await lab.channel((channel) => channel.deleteQueue(`${topic}..g`))
+      }
+      return createChannel.call(model)
+    })
+    const seen: number[] = []
+    await bus.subscribe<number>(topic, { group: 'g' }, (payload) => void seen.push(payload))
+    expect(deletions).toBe(4)
+    await bus.publish(topic, 1)
+    await eventually(() => seen.length === 1)
+    await bystander.unharmed()
+  })
 
   test('without autoCreate a queue deleted live ends its subscription, typed, and no other', async () => {
     const owner = await lab.connect()

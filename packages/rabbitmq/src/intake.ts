@@ -36,8 +36,8 @@ export interface IntakeHost {
   arrived(): void
   /** Those in the core's hands are gone. */
   revoke(deliveries: readonly Delivery[], reason: string): void
-  /** The queue was deleted, or its leader went. */
-  cancelled(): void
+  /** The queue was deleted, or its leader went: what was declared may be gone. */
+  missing(): void
   /** It can't be opened again. */
   fail(error: unknown): void
 }
@@ -86,6 +86,7 @@ export class Intake {
       } catch (error) {
         if (this.#ended) return
         if (!this.#worthAnotherTry(error, failures)) throw error
+        if (error instanceof NotFoundError) this.host.missing()
         await new Promise<void>((resolve) => {
           this.#pause = this.host.clock.setTimer(resolve, pauseAfter(failures))
         })
@@ -135,7 +136,7 @@ export class Intake {
   #incoming(channel: Channel, message: ConsumeMessage | null): void {
     if (this.#channel !== channel) return
     if (message === null) {
-      this.host.cancelled()
+      this.host.missing()
       this.#lost(
         channel,
         'the broker cancelled the consumer: its queue was deleted, or moved',

@@ -37,14 +37,21 @@ export class Members {
     })
     this.#channel = channel
     this.#left = false
-    await channel.consume(this.queue, () => {}, { noAck: true })
-    if (this.#left) this.leave()
+    await channel.consume(this.queue, (message) => message === null && this.#leave(), {
+      noAck: true,
+    })
+    if (this.#left) this.#leave()
+  }
+
+  /** Also when the queue was deleted: then the next count joins again. */
+  #leave(): void {
+    const channel = this.#channel
+    this.#channel = undefined
+    channel?.close().catch(() => {})
   }
 
   leave(): void {
     this.#left = true
-    const channel = this.#channel
-    this.#channel = undefined
-    channel?.close().catch(() => {})
+    this.#leave()
   }
 }

@@ -82,7 +82,7 @@ export class Subscription implements DriverSubscription {
         this.#held -= deliveries.length
         sink.revoke(deliveries, reason)
       },
-      cancelled: () => topology.forget(),
+      missing: () => topology.forget(),
       fail: (error: unknown) => sink.fail(error),
     }
     if (this.#ordered) this.#members = new Members(topology.membersOf(spec), link, topology)
