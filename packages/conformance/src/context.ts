@@ -54,6 +54,7 @@ export class CheckContext {
   readonly #cleanups: (() => unknown)[] = []
   readonly #buses: Bus[] = []
   readonly #topics = new Set<string>()
+  readonly #groups = new Set<string>()
   #names = 0
 
   constructor(
@@ -102,7 +103,9 @@ export class CheckContext {
 
   /** A new group name. */
   group(hint = 'g'): string {
-    return this.#name(hint)
+    const name = this.#name(hint)
+    this.#groups.add(name)
+    return name
   }
 
   #name(hint: string): string {
@@ -191,10 +194,16 @@ export class CheckContext {
     if (this.capabilities.admin && this.#topics.size > 0) await quietly(() => this.#deleteTopics())
   }
 
+  /** Some brokers don't know which groups belong to a topic, so each is tried. */
+  async #deleteTopic({ admin }: Bus, topic: string): Promise<void> {
+    for (const group of this.#groups) await admin.deleteGroup(topic, group).catch(() => {})
+    await admin.deleteTopic(topic).catch(() => {})
+  }
+
   async #deleteTopics(): Promise<void> {
     const bus = await this.target.connect({ logger: silentLogger, connectTimeout: 2000 })
     try {
-      for (const topic of this.#topics) await bus.admin.deleteTopic(topic).catch(() => {})
+      await Promise.all([...this.#topics].map((topic) => this.#deleteTopic(bus, topic)))
     } finally {
       await bus.close({ timeout: 500 })
     }

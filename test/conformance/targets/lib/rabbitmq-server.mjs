@@ -35,12 +35,12 @@ export class RabbitmqServer {
   }
 
   /**
-   * Nothing may be published to exchanges whose names begin so. A channel that did before may go on.
-   * @param {string} prefix
+   * Nothing may be published to these exchanges. A channel that did before may go on.
+   * @param {string} pattern
    * @returns {Promise<Repair>}
    */
-  async forbidWriting(prefix) {
-    await this.#allowWriting(`^(?!${prefix.replaceAll('.', '\\.')}).*`)
+  async forbidWriting(pattern) {
+    await this.#allowWriting(`^(?!${pattern}$).*`)
     return () => this.#allowWriting('.*')
   }
 

@@ -73,7 +73,7 @@ function managed(server) {
     startBroker: () => server.start(),
     breakDeadLetters: (topic, group) => fillQueue(server, `${topic}..${group}..dead`),
     // The delay queues are everybody's.
-    breakRetries: () => server.forbidWriting('longshore..delay..'),
+    breakRetries: () => server.forbidWriting('longshore\\.\\.delay\\.\\.[0-9]+ms'),
     rejectPublishes: (topic) => server.rejectPublishes(topic),
   }
 }
