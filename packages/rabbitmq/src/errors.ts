@@ -66,6 +66,8 @@ export function toTyped(error: unknown, doing: string): LongshoreError {
 /** Whether it only says that the channel or the connection went away meanwhile: worth another try. */
 export function isLost(error: unknown): boolean {
   if (error instanceof ConnectionError) return true
+  // What the client can't encode has codes that look like those of sockets.
+  if (error instanceof RangeError || error instanceof TypeError) return false
   const { code, message = '', name } = error as NodeJS.ErrnoException
   if (name === 'IllegalOperationError') return true
   if (typeof code === 'string' && /^E[A-Z]+/.test(code)) return true

@@ -11,11 +11,17 @@ import {
   TooLargeError,
   UnsupportedError,
 } from '@longshore/core'
-import type { OutgoingMessage, PublishFailure, PublishSettle } from '@longshore/core/driver'
+import {
+  noHeaders,
+  type OutgoingMessage,
+  type PublishFailure,
+  type PublishSettle,
+} from '@longshore/core/driver'
 import type { ConfirmChannel, Message, Options } from 'amqplib'
 import { type Link, watch } from './connection.js'
 import type { Delays, Destination } from './delay.js'
 import { codeOf, isFinal, isLost, reply, textOf } from './errors.js'
+import { checkHeaderSize } from './header-size.js'
 import type { Settings } from './settings.js'
 import type { Topology } from './topology.js'
 import { Unconfirmed, UnconfirmedWindow } from './unconfirmed.js'
@@ -260,9 +266,10 @@ export class Publisher {
     try {
       let key = settings.routingKey(message, route)
       const properties = propertiesOf(message)
+      if (message.headers !== noHeaders) checkHeaderSize(properties.headers)
       if (settings.mandatory) properties.mandatory = true
       if (priority !== undefined) properties.priority = priority
-      if (ttlMs !== undefined) properties.expiration = String(Math.ceil(ttlMs))
+      if (ttlMs !== undefined) properties.expiration = expirationOf(ttlMs)
       if (delayMs > 0) {
         if (ttlMs !== undefined) throw delayedTtl()
         const left = Math.max(1, delayMs - waited)
@@ -343,6 +350,9 @@ export class Publisher {
         })
       } else if (item.exchange === forbidden && (never || item === last)) {
         item.settle(item.index, { outcome: 'rejected', error: noPermission(error, forbidden) })
+      } else if (code === reply.preconditionFailed && items.length === 1) {
+        // It can only be this one.
+        item.settle(item.index, { outcome: 'rejected', error: unacceptable(item, text) })
       } else {
         item.settle(item.index, { outcome: item === last ? 'unsent' : 'unknown', error: lost })
       }
@@ -433,6 +443,10 @@ function returned(window: UnconfirmedWindow, { fields, properties }: Message): v
   }
 }
 
+function unacceptable({ id }: Unconfirmed, text: string): LongshoreError {
+  return new RejectedError(`RabbitMQ refused message ${id}: ${text}`, id)
+}
+
 function overLimit({ id, bytes }: Unconfirmed, limit: number): LongshoreError {
   return new TooLargeError(
     `message ${id}: the body has ${bytes} bytes, the server takes ${limit} (max_message_size); send a reference to the data ` +
@@ -444,6 +458,18 @@ function noPermission(cause: unknown, exchange: string): LongshoreError {
   return new AccessError(
     `${textOf(cause)}; grant it with rabbitmqctl set_permissions (write permission on '${exchange}')`,
     { cause },
+  )
+}
+
+/** Ten years: RabbitMQ closes the channel of a longer one. */
+const longestTtl = 10 * 365 * 24 * 3600 * 1000
+
+function expirationOf(ttlMs: number): string {
+  if (ttlMs <= longestTtl) return String(Math.ceil(ttlMs))
+  throw new UnsupportedError(
+    `a ttl of ${ttlMs} ms; RabbitMQ takes at most ${longestTtl} ms (ten years); leave it out to keep the message`,
+    'ttl',
+    'rabbitmq',
   )
 }
 

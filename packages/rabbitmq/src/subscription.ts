@@ -7,7 +7,7 @@ import type {
   SubscriptionSpec,
 } from '@longshore/core/driver'
 import type { Link } from './connection.js'
-import type { Delays } from './delay.js'
+import { type Delays, longestDelay } from './delay.js'
 import { Intake } from './intake.js'
 import { Members } from './members.js'
 import type { Publisher } from './publisher.js'
@@ -170,7 +170,7 @@ export class Subscription implements DriverSubscription {
     const copy = retryCopy(delivery, request.attempt, request.firstFailedAt)
     let exchange = ''
     let routingKey = queue
-    const { delayMs } = request
+    const delayMs = Math.min(request.delayMs, longestDelay)
     if (delayMs > 0) {
       const to = { kind: 'queue', name: queue } as const
       const begun = clock.now()

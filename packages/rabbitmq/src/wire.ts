@@ -9,6 +9,7 @@ import {
   type WireMessage,
 } from '@longshore/core/driver'
 import type { ConsumeMessage, Message, MessageProperties, Options } from 'amqplib'
+import { headerBytes, sizeOf, type Table } from './header-size.js'
 import type { Intake } from './intake.js'
 import { slotOf } from './settings.js'
 
@@ -37,8 +38,6 @@ const brokerNames = new Set([
 const brokerPattern = /^x-(?:first|last)-death-/
 
 const isBrokers = (name: string) => brokerNames.has(name) || brokerPattern.test(name)
-
-type Table = Record<string, unknown>
 
 /** AMQP properties and headers of a message of ours. */
 export function propertiesOf(message: WireMessage): Options.Publish {
@@ -189,8 +188,20 @@ export function retryCopy(
 
 /** For the dead letters. */
 export function deadCopy({ raw, message }: Delivery, failure: Failure): Options.Publish {
-  return copied(raw, message.id, { ...encodeFailure(failure), [header.place]: newId() })
+  const place = newId()
+  let record = failure
+  for (;;) {
+    const copy = copied(raw, message.id, { ...encodeFailure(record), [header.place]: place })
+    if (sizeOf(copy.headers) <= headerBytes) return copy
+    // What it was matters more than what is told of its failure.
+    const { errorStack, errorMessage } = record
+    if (errorStack !== '') record = { ...record, errorStack: half(errorStack) }
+    else if (errorMessage !== '') record = { ...record, errorMessage: half(errorMessage) }
+    else return copy
+  }
 }
+
+const half = (text: string) => text.slice(0, text.length >> 1)
 
 /** Sorts dead letters by when they were stored; those of other programs come first. */
 export function placeOf({ properties }: Message): string {
