@@ -16,6 +16,7 @@ import { QueuedCircuits } from './circuits.js'
 import { Link } from './connection.js'
 import { QueuedDeadLetters } from './dead-letters.js'
 import { Delays, longestDelay } from './delay.js'
+import { afterDeletion } from './intake.js'
 import type { RabbitmqOptions } from './options.js'
 import { Publisher } from './publisher.js'
 import type { Settings } from './settings.js'
@@ -147,7 +148,11 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
 
   /** Deleted behind our back, and with it the bindings of all groups. */
   async #missing(exchange: string): Promise<void> {
-    this.config.logger.warn(`RabbitMQ: the exchange '${exchange}' is missing; it was deleted`)
+    const { clock, logger } = this.config
+    logger.warn(`RabbitMQ: the exchange '${exchange}' is missing; it was deleted`)
+    this.#topology.forget()
+    // If queues were deleted with it, their consumers must hear of that before the queues are made anew: else 3.10 never tells them.
+    await new Promise<void>((resolve) => clock.setTimer(resolve, afterDeletion))
     this.#topology.forget()
     const subscriptions = [...this.#subscriptions]
     await Promise.all(subscriptions.map((subscription) => subscription.refresh()))

@@ -11,12 +11,10 @@ const longestPause = 5000
 /** A channel that lived so long was no failure. */
 const healthyMs = 2000
 /**
- * A queue that was deleted isn't consumed again at once: RabbitMQ 3.10 knows it by its name, and when the old one's process dies a
- * moment later, the new channel takes that for the new one's end and passes nothing on (seen in 5 of 5 tries). So it waits, and looks
- * a second time, in milliseconds.
+ * Milliseconds before a deleted queue is declared and consumed again: RabbitMQ 3.10 knows it by its name, and when the old one's
+ * process dies a moment later, the channel takes that for the new one's end and passes nothing on (seen in 5 of 5 tries).
  */
-const afterDeletion = 1000
-const secondLook = 5000
+export const afterDeletion = 1000
 
 /** How often a queue that was declared and isn't there is declared again: somebody may be deleting it. */
 const mostDeclares = 5
@@ -64,7 +62,9 @@ export class Intake {
   #openedAt = 0
   #failures = 0
   #pause: Timer | undefined
-  #secondLook: Timer | undefined
+  /** A delivery came since the last check. */
+  #heard = false
+  #suspicions = 0
 
   constructor(
     readonly queue: string,
@@ -146,6 +146,7 @@ export class Intake {
       return
     }
     this.active = true
+    this.#heard = true
     this.#acks?.opened()
     this.buffer.push(new Delivery(this.host.topic, this, message))
     this.host.arrived()
@@ -158,20 +159,23 @@ export class Intake {
     this.held.clear()
     if (lost.length > 0) this.host.revoke(lost, `the channel was lost: ${reason}`)
     // While it is being opened, whoever opens it hears of the failure.
-    if (this.#opening) return
-    this.#comeBack(deleted ? afterDeletion : 0)
-    if (deleted) this.#lookAgain()
+    if (!this.#opening) this.#comeBack(deleted ? afterDeletion : 0)
   }
 
-  #lookAgain(): void {
-    this.#secondLook?.cancel()
-    this.#secondLook = this.host.clock.setTimer(
-      () => {
-        if (this.isOpen && !this.active && !this.#ended) void this.giveUp(true)
-      },
-      secondLook,
-      false,
-    )
+  /**
+   * To be called now and then. A consumer that gets nothing twice in a row, though its queue has messages, is begun anew: the broker
+   * may have forgotten it (3.10 does, when a queue is deleted and made again). `count` tells how many messages wait.
+   */
+  async check(count: () => Promise<number>): Promise<void> {
+    const idle = this.isOpen && this.#tag !== undefined && !this.#heard && this.held.size === 0
+    this.#heard = false
+    if (!idle || (await count()) === 0 || this.#heard) {
+      this.#suspicions = 0
+      return
+    }
+    if (++this.#suspicions < 2) return
+    this.#suspicions = 0
+    await this.giveUp(true)
   }
 
   #forget(): void {
@@ -257,7 +261,6 @@ export class Intake {
   async close(): Promise<void> {
     this.#ended = true
     this.#pause?.cancel()
-    this.#secondLook?.cancel()
     await this.giveUp(false)
   }
 }

@@ -99,11 +99,16 @@ export class Subscription implements DriverSubscription {
     this.#shareLater()
   }
 
-  /** The topic's exchange, or the binding to it, may have been deleted: both are declared again. */
+  /** To be called now and then: what others deleted is declared again, and consumers that the broker forgot begin anew. */
   async refresh(): Promise<void> {
-    if (this.#stopped || !this.deps.settings.autoCreate) return
+    if (this.#stopped || this.#paused) return
+    const { settings, topology } = this.deps
     try {
-      await this.deps.topology.group(this.spec)
+      if (settings.autoCreate) await topology.group(this.spec)
+      for (const intake of this.#intakes) {
+        // Who waits behind another member gets nothing, and rightly so.
+        if (!this.#ordered || intake.active) await intake.check(() => topology.ready(intake.queue))
+      }
     } catch (error) {
       if (error instanceof ConflictError) this.sink.fail(error)
     }

@@ -251,6 +251,14 @@ export class Topology {
     }
   }
 
+  /** How many messages wait in a queue. */
+  async ready(queue: string): Promise<number> {
+    const { messageCount } = await this.run(`looking at '${queue}'`, (channel) =>
+      channel.checkQueue(queue),
+    )
+    return messageCount
+  }
+
   /** Where messages for this group alone enter it. */
   async entryOf(topic: string, group: string): Promise<Entry> {
     const queue = this.settings.names.queue(topic, group)
