@@ -1,11 +1,14 @@
 import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 import { HeaderError } from '@longshore/core'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { checkHeaderSize, headerBytes, sizeOf } from './header-size.js'
 
-/** The client's own. */
-const { encodeTable } = createRequire(import.meta.url)('amqplib/lib/codec') as {
+/** The client's own, which it doesn't export. */
+const require = createRequire(import.meta.url)
+const codec = join(dirname(require.resolve('amqplib')), 'lib', 'codec.js')
+const { encodeTable } = require(codec) as {
   encodeTable(buffer: Buffer, table: object, offset: number): number
 }
 
