@@ -121,9 +121,7 @@ export class Delays {
   /** All that delays need, for programs that may not declare anything themselves. */
   async createAll(groups: readonly GroupSpec[]): Promise<void> {
     await this.createLevels(levels - 1, true)
-    for (const spec of groups) {
-      await this.#openWays(this.topology.destinationsOf(spec.topic, this.topology.queuesOf(spec)))
-    }
+    for (const group of groups) await this.topology.openWaysOf(group)
   }
 
   private async createLevels(upTo: number, create: boolean): Promise<void> {

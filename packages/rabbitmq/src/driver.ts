@@ -40,6 +40,7 @@ export interface DelayedGroup {
   readonly group: string
   /** Default `none`. */
   readonly order?: 'none' | 'key'
+  readonly routes?: readonly string[]
 }
 
 /** Bindings that others deleted are restored within so many milliseconds: AMQP doesn't tell of them. */
@@ -227,11 +228,11 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
 
   createDelays(groups: readonly DelayedGroup[] = []): Promise<void> {
     return this.#delays.createAll(
-      groups.map(({ topic, group, order = 'none' }) => ({
+      groups.map(({ topic, group, order = 'none', routes = undefined }) => ({
         topic,
         group,
         order,
-        routes: undefined,
+        routes,
       })),
     )
   }

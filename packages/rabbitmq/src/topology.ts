@@ -196,6 +196,23 @@ export class Topology {
     )
   }
 
+  /** Opens the ways of delayed messages to a group that was made by others, whose bindings know nothing of delays. */
+  async openWaysOf(spec: GroupSpec): Promise<void> {
+    const { topic, group, order, routes } = spec
+    const { bindingKeys, exchangeType, names } = this.settings
+    await this.openWays(this.destinationsOf(topic, this.queuesOf(spec)))
+    const exchange = names.exchange(topic)
+    if (exchangeType !== 'topic' || exchange === '') return
+    const queue = names.queue(topic, group)
+    await this.run(`delays for the group '${group}' of topic '${topic}'`, async (channel) => {
+      for (const key of bindingKeys(topic, group, routes)) {
+        const delayed = `${this.delayedPrefix(exchange)}${key}`
+        if (order === 'key') await channel.bindExchange(keysExchange(queue), exchange, delayed)
+        else await channel.bindQueue(queue, exchange, delayed)
+      }
+    })
+  }
+
   /** Both are set by the delays, which know what a delayed message's key looks like, and where it comes from. */
   delayedPrefix: (exchange: string) => string = () => ''
   openWays: (to: readonly Destination[]) => Promise<void> = async () => {}
