@@ -62,6 +62,8 @@ test('a container is started, frozen, ended and asked through Compose', async ()
   expect(await brokers.status(['redis'])).toMatchObject([{ state: 'paused', source: 'docker' }])
   await brokers.resume('redis')
   expect(await brokers.logs('redis')).toBe('a line of the log')
+  await expect(brokers.tool('redis', [])).rejects.toMatchObject({ code: 'BROKER_UNAVAILABLE' })
+  expect(await brokers.tool('rabbitmq', ['list_vhosts'])).toBe('')
   expect(await brokers.restart('redis', { hard: true })).toMatchObject({ source: 'docker' })
   expect(await brokers.down(['redis'])).toEqual(['redis'])
   await expect(brokers.pause('redis')).rejects.toMatchObject({ code: 'BROKER_NOT_RUNNING' })
@@ -70,6 +72,7 @@ test('a container is started, frozen, ended and asked through Compose', async ()
     'up -d --no-deps redis',
     'pause redis',
     'unpause redis',
+    'exec -T rabbitmq rabbitmqctl list_vhosts',
     'kill redis',
     'up -d --no-deps redis',
     'stop redis',
