@@ -18,10 +18,11 @@ const significant = 5
 /** 366 days. */
 export const longestDelay = 366 * 24 * 3600 * 1000
 
-const levelName = (level: number) => `longshore..delay..${stepMs * 2 ** level}ms`
-const outName = 'longshore..delay..out'
-const lostName = 'longshore..delay..lost'
-const unwantedName = 'longshore..delay..unwanted'
+const prefix = 'longshore..delay..'
+const levelName = (level: number) => `${prefix}${stepMs * 2 ** level}ms`
+const outName = `${prefix}out`
+const lostName = `${prefix}lost`
+const unwantedName = `${prefix}unwanted`
 
 const anyWords = '*.'.repeat(levels)
 
@@ -105,6 +106,15 @@ export class Delays {
       )
     }
     return { exchange: levelName(level), routingKey: key }
+  }
+
+  isOurs(exchange: string): boolean {
+    return exchange.startsWith(prefix)
+  }
+
+  /** Something of it was deleted: all is declared again. Several messages may tell. */
+  missing(): void {
+    if (this.#epoch === this.topology.epoch) this.topology.forget()
   }
 
   /** Declares the levels up to the one that the delay needs, and the way to the destination. */

@@ -111,7 +111,7 @@ export class Publisher {
   #listen(channel: ConfirmChannel, window: UnconfirmedWindow): void {
     channel.on('ack', ({ deliveryTag, multiple }) => {
       this.#progress++
-      window.take(deliveryTag, multiple, confirmed)
+      window.take(deliveryTag, multiple, this.#confirmed)
     })
     channel.on('nack', ({ deliveryTag, multiple }) => {
       this.#progress++
@@ -272,6 +272,8 @@ export class Publisher {
       if (ttlMs !== undefined) properties.expiration = expirationOf(ttlMs)
       if (delayMs > 0) {
         if (ttlMs !== undefined) throw delayedTtl()
+        // So that a delay queue that somebody deleted is noticed.
+        properties.mandatory = true
         const left = Math.max(1, delayMs - waited)
         const delayed =
           exchange === ''
@@ -324,6 +326,19 @@ export class Publisher {
   }
 
   // --- What goes wrong ---
+
+  readonly #confirmed = (item: Unconfirmed): void => {
+    if (item.returned === undefined) return item.settle(item.index)
+    const { delays, settings } = this.deps
+    if (!delays.isOurs(item.exchange)) {
+      return item.settle(item.index, { outcome: 'rejected', error: unroutable(item) })
+    }
+    delays.missing()
+    const error = new NotFoundError(
+      `the delay queue '${item.exchange}' was deleted; bus.native().createDelays() makes it`,
+    )
+    item.settle(item.index, { outcome: settings.autoCreate ? 'unsent' : 'rejected', error })
+  }
 
   #lost(channel: ConfirmChannel, window: UnconfirmedWindow, error: Error | undefined): void {
     if (this.#channel === channel) this.#channel = undefined
@@ -415,13 +430,11 @@ function forbiddenExchange(text: string): string | undefined {
   return name === 'amq.default' ? '' : name
 }
 
-function confirmed(item: Unconfirmed): void {
-  if (item.returned === undefined) return item.settle(item.index)
-  const error = new NotFoundError(
-    `message ${item.id} reached no queue (exchange '${item.exchange}', routing key '${item.routingKey}': ${item.returned}); ` +
+function unroutable({ id, exchange, routingKey, returned }: Unconfirmed): LongshoreError {
+  return new NotFoundError(
+    `message ${id} reached no queue (exchange '${exchange}', routing key '${routingKey}': ${returned}); ` +
       'subscribe a group first, or bind a queue, or turn off the option mandatory',
   )
-  item.settle(item.index, { outcome: 'rejected', error })
 }
 
 function refused(item: Unconfirmed): void {

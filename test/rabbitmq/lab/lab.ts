@@ -26,6 +26,7 @@ export interface Login {
 export interface Connecting extends BusOptions {
   readonly login?: Login
   readonly vhost?: string
+  readonly secure?: boolean
   /** In place of the server itself. */
   readonly via?: { readonly host: string; readonly port: number }
   readonly options?: RabbitmqOptions
@@ -107,14 +108,15 @@ export class Lab {
     return this.server.tool(...args)
   }
 
-  url({ login = this.guest, vhost = this.vhost, via = this.server.address }: Connecting = {}) {
+  url(connecting: Connecting = {}): string {
+    const { login = this.guest, vhost = this.vhost, via = this.server.address } = connecting
     const user = [login.user, login.password].map(encodeURIComponent).join(':')
-    return `amqp://${user}@${via.host}:${via.port}/${encodeURIComponent(vhost)}`
+    return `${connecting.secure ? 'amqps' : 'amqp'}://${user}@${via.host}:${via.port}/${encodeURIComponent(vhost)}`
   }
 
   /** A bus; says nothing to the console unless it is given a logger. */
   async connect(connecting: Connecting = {}): Promise<Bus> {
-    const { login: _, vhost: __, via: ___, options = {}, ...busOptions } = connecting
+    const { login: _, vhost: __, via: ___, secure: ____, options = {}, ...busOptions } = connecting
     const logger: Logger = new Log()
     const url = this.url(connecting)
     const bus = await connect({ driver, url, options, logger, ...busOptions })
