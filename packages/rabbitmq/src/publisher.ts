@@ -1,15 +1,9 @@
 import {
-  AccessError,
   type Clock,
   ConnectionError,
-  HeaderError,
   type Logger,
-  type LongshoreError,
   NotFoundError,
-  RejectedError,
   type Timer,
-  TooLargeError,
-  UnsupportedError,
 } from '@longshore/core'
 import {
   noHeaders,
@@ -17,11 +11,20 @@ import {
   type PublishFailure,
   type PublishSettle,
 } from '@longshore/core/driver'
-import type { ConfirmChannel, Message, Options } from 'amqplib'
+import type { ChannelModel, ConfirmChannel, Message, Options } from 'amqplib'
 import { type Link, watch } from './connection.js'
 import type { Delays, Destination } from './delay.js'
-import { codeOf, isFinal, isLost, reply, textOf } from './errors.js'
+import { isFinal, isLost, textOf } from './errors.js'
 import { checkHeaderSize } from './header-size.js'
+import {
+  delayedTtl,
+  expirationOf,
+  Loss,
+  noteReturn,
+  refused,
+  unencodable,
+  unroutable,
+} from './outcomes.js'
 import type { Settings } from './settings.js'
 import type { Topology } from './topology.js'
 import { Unconfirmed, UnconfirmedWindow } from './unconfirmed.js'
@@ -59,6 +62,8 @@ const longestPause = 2000
  */
 export class Publisher {
   #channel: ConfirmChannel | undefined
+  /** The connection that a channel is being opened on. */
+  #opening: ChannelModel | undefined
   #window = new UnconfirmedWindow()
   readonly #routes = new Map<string, Route>()
   /** Batches that wait for topology, in order. */
@@ -78,10 +83,11 @@ export class Publisher {
 
   /** The connection stands (again). */
   async open(): Promise<void> {
-    if (this.#closed || this.#channel !== undefined) return
     const { link, clock, logger } = this.deps
     const { model } = link
+    if (this.#closed || this.#channel !== undefined || this.#opening === model) return
     if (model === undefined) return
+    this.#opening = model
     try {
       const channel = await model.createConfirmChannel()
       if (this.#closed || link.model !== model) return
@@ -94,6 +100,8 @@ export class Publisher {
       if (this.#closed || link.model !== model) return
       logger.warn(`the publishing channel can't be opened: ${(error as Error).message}`)
       this.#openSoon()
+    } finally {
+      if (this.#opening === model) this.#opening = undefined
     }
   }
 
@@ -118,17 +126,13 @@ export class Publisher {
       window.take(deliveryTag, multiple, refused)
     })
     // It comes before the confirmation.
-    channel.on('return', (message: Message) => returned(window, message))
+    channel.on('return', (message: Message) => noteReturn(window, message))
     watch(channel, (error) => this.#lost(channel, window, error))
   }
 
   setBlocked(blocked: boolean): void {
     this.#blocked = blocked
     this.#progress++
-  }
-
-  get unconfirmed(): number {
-    return this.#window.size
   }
 
   // --- From the core ---
@@ -342,39 +346,12 @@ export class Publisher {
 
   #lost(channel: ConfirmChannel, window: UnconfirmedWindow, error: Error | undefined): void {
     if (this.#channel === channel) this.#channel = undefined
-    const code = error === undefined ? undefined : codeOf(error)
-    const text = error === undefined ? '' : textOf(error)
-    const missing =
-      code === reply.notFound ? /no exchange '(.*?)' in vhost/.exec(text)?.[1] : undefined
-    const forbidden = code === reply.accessRefused ? forbiddenExchange(text) : undefined
-    const tooLarge = /message size (\d+) is larger than configured max size (\d+)/.exec(text)
-    if (missing !== undefined) this.#restored = this.deps.onMissingExchange(missing)
-    const lost = new ConnectionError(
-      `the publishing channel ended before the broker confirmed${text === '' ? '' : `: ${text}`}`,
-      { cause: error },
-    )
-    const never = this.#neverTaken(window, forbidden)
-    const items = window.drain()
-    // The broker refused this one, or one before it, and took nothing afterwards.
-    const last = items.findLast(({ exchange }) => exchange === (missing ?? forbidden))
-    for (const item of items) {
-      if (tooLarge !== null && item.bytes > Number(tooLarge[2])) {
-        item.settle(item.index, {
-          outcome: 'rejected',
-          error: overLimit(item, Number(tooLarge[2])),
-        })
-      } else if (item.exchange === forbidden && (never || item === last)) {
-        item.settle(item.index, { outcome: 'rejected', error: noPermission(error, forbidden) })
-      } else if (code === reply.preconditionFailed && items.length === 1) {
-        // It can only be this one.
-        item.settle(item.index, { outcome: 'rejected', error: unacceptable(item, text) })
-      } else {
-        item.settle(item.index, { outcome: item === last ? 'unsent' : 'unknown', error: lost })
-      }
-    }
+    const loss = new Loss(error)
+    if (loss.missing !== undefined) this.#restored = this.deps.onMissingExchange(loss.missing)
+    loss.settle(window, this.#neverTaken(window, loss.forbidden))
     if (this.#closed) return
     if (error !== undefined) {
-      this.deps.logger.warn(`RabbitMQ closed the publishing channel: ${text}`)
+      this.deps.logger.warn(`RabbitMQ closed the publishing channel: ${textOf(error)}`)
     }
     this.#openSoon()
   }
@@ -422,81 +399,4 @@ export class Publisher {
     this.#channel = undefined
     await channel?.close().catch(() => {})
   }
-}
-
-/** The default exchange has a name of its own in errors. */
-function forbiddenExchange(text: string): string | undefined {
-  const name = /exchange '(.*?)' in vhost/.exec(text)?.[1]
-  return name === 'amq.default' ? '' : name
-}
-
-function unroutable({ id, exchange, routingKey, returned }: Unconfirmed): LongshoreError {
-  return new NotFoundError(
-    `message ${id} reached no queue (exchange '${exchange}', routing key '${routingKey}': ${returned}); ` +
-      'subscribe a group first, or bind a queue, or turn off the option mandatory',
-  )
-}
-
-function refused(item: Unconfirmed): void {
-  const error = new RejectedError(
-    `RabbitMQ refused message ${item.id} (basic.nack): a queue behind exchange '${item.exchange}' is full or can't take it`,
-    item.id,
-  )
-  item.settle(item.index, { outcome: 'rejected', error })
-}
-
-function returned(window: UnconfirmedWindow, { fields, properties }: Message): void {
-  const { exchange, routingKey } = fields
-  const { replyText } = fields as unknown as { replyText: string }
-  for (const item of window) {
-    if (item.returned !== undefined || item.id !== properties.messageId) continue
-    if (item.exchange !== exchange || item.routingKey !== routingKey) continue
-    item.returned = replyText
-    return
-  }
-}
-
-function unacceptable({ id }: Unconfirmed, text: string): LongshoreError {
-  return new RejectedError(`RabbitMQ refused message ${id}: ${text}`, id)
-}
-
-function overLimit({ id, bytes }: Unconfirmed, limit: number): LongshoreError {
-  return new TooLargeError(
-    `message ${id}: the body has ${bytes} bytes, the server takes ${limit} (max_message_size); send a reference to the data ` +
-      `instead, or raise the server's limit; with the option maxBytes: ${limit} it is refused before it is sent`,
-  )
-}
-
-function noPermission(cause: unknown, exchange: string): LongshoreError {
-  return new AccessError(
-    `${textOf(cause)}; grant it with rabbitmqctl set_permissions (write permission on '${exchange}')`,
-    { cause },
-  )
-}
-
-/** Ten years: RabbitMQ closes the channel of a longer one. */
-const longestTtl = 10 * 365 * 24 * 3600 * 1000
-
-function expirationOf(ttlMs: number): string {
-  if (ttlMs <= longestTtl) return String(Math.ceil(ttlMs))
-  throw new UnsupportedError(
-    `a ttl of ${ttlMs} ms; RabbitMQ takes at most ${longestTtl} ms (ten years); leave it out to keep the message`,
-    'ttl',
-    'rabbitmq',
-  )
-}
-
-function delayedTtl(): LongshoreError {
-  return new UnsupportedError(
-    'a message with both delay and ttl: RabbitMQ would count its ttl while it is delayed; leave one of them out',
-    'ttl',
-    'rabbitmq',
-  )
-}
-
-function unencodable(error: unknown): LongshoreError {
-  return new HeaderError(
-    `AMQP can't hold this message's properties: ${(error as Error).message}; header names have at most 255 bytes, all headers together 64 KiB`,
-    { cause: error },
-  )
 }
