@@ -14,8 +14,11 @@ import type { Settings } from './settings.js'
 import type { Topology } from './topology.js'
 import { messageOf, placeOf, redrivenCopy } from './wire.js'
 
-/** Letters that are copied and then let go of together. */
-const pageSize = 100
+/**
+ * Letters that are copied and then let go of together. The server's channel holds back acks above 32, and a crash would repeat
+ * their letters.
+ */
+const pageSize = 32
 
 /** As many are read, and put in order, at a time. */
 const batchLetters = 10_000
