@@ -7,6 +7,7 @@ import type { Settings } from './settings.js'
 import type { Topology } from './topology.js'
 
 const pauseMs = 100
+const longestPauseMs = 10_000
 const none = Buffer.alloc(0)
 
 interface Change {
@@ -177,6 +178,7 @@ function changeOf({ properties }: GetMessage | ConsumeMessage): Change {
 class Watcher {
   #stopped = false
   #channel: Channel | undefined
+  #failures = 0
   #known = new Set<string>()
 
   constructor(
@@ -204,6 +206,7 @@ class Watcher {
       await channel.consume(queue, (message) => this.#heard(message), { noAck: true })
       // What changed before this queue was there.
       this.#known = new Set(await this.catchUp(this.#known))
+      this.#failures = 0
     } catch (error) {
       if (this.#stopped) return
       this.logger.warn(`hearing of circuits failed: ${(error as Error).message}; it is tried again`)
@@ -228,7 +231,8 @@ class Watcher {
 
   #again(): void {
     if (this.#stopped) return
-    this.clock.setTimer(() => void this.#open(), pauseMs, false)
+    const pause = Math.min(longestPauseMs, pauseMs * 2 ** Math.min(this.#failures++, 10))
+    this.clock.setTimer(() => void this.#open(), pause, false)
   }
 
   stop(): void {

@@ -19,7 +19,8 @@ const longestPause = 5000
 /** As much leaves in one system call: Node's default of 16 KiB would be four bodies of 4 KiB. */
 const writeBytes = 256 * 1024
 
-/** For one attempt with one host, at most. */
+/** For one attempt with one host, at most, and at least if there are others. */
+const leastMs = 500
 const attemptMs = 10_000
 
 export interface LinkHooks {
@@ -62,10 +63,12 @@ export class Link {
    */
   async start(timeoutMs: number): Promise<void> {
     const deadline = this.clock.now() + timeoutMs
+    // A host that doesn't even refuse must leave time for the others.
+    const each = Math.min(attemptMs, Math.max(leastMs, timeoutMs / this.settings.hosts.length))
     for (;;) {
       const left = deadline - this.clock.now()
       try {
-        return this.#connected(await this.#dial(Math.max(1, Math.min(left, attemptMs))))
+        return this.#connected(await this.#dial(Math.max(1, Math.min(left, each))))
       } catch (error) {
         if (error instanceof AccessError) throw error
         if (this.#closed) throw new ClosedError('it was closed while it connected')
@@ -151,6 +154,11 @@ export class Link {
       throw new ClosedError('it was closed while it connected')
     }
     const socket = socketOf(model)
+    if (socket?.writableEnded || socket?.destroyed) {
+      // It ended before anybody could listen, in the packet that said yes.
+      model.on('error', () => {})
+      throw new ConnectionError('the broker ended the connection at once')
+    }
     if (socket !== undefined) gatherWrites(socket)
     this.#model = model
     this.#failures = 0

@@ -12,13 +12,16 @@ import { codeOf, reply, toTyped } from './errors.js'
 import type { Publisher } from './publisher.js'
 import type { Settings } from './settings.js'
 import type { Topology } from './topology.js'
-import { messageOf, placeOf, redrivenCopy } from './wire.js'
+import { messageOf, placeOf, redrivenCopy, renewedCopy } from './wire.js'
 
 /**
  * Letters that are copied and then let go of together. The server's channel holds back acks above 32, and a crash would repeat
  * their letters.
  */
 const pageSize = 32
+
+/** Returns after which a letter is stored anew. */
+const mostLooks = 10
 
 /** As many are read, and put in order, at a time. */
 const batchLetters = 10_000
@@ -68,6 +71,7 @@ export class QueuedDeadLetters implements DeadLetterAccess {
   discard(topic: string, group: string, selection: DeadLetterSelection): Promise<number> {
     return this.#each(topic, group, selection, async (page, reader) => {
       for (const raw of page) reader.take(raw)
+      await reader.taken()
     })
   }
 
@@ -113,20 +117,20 @@ export class QueuedDeadLetters implements DeadLetterAccess {
       )
     }
     const model = await this.link.whenUp()
-    return new Reader(
-      watch(await model.createChannel(), () => {}),
-      queue,
-    )
+    const channel = watch(await model.createChannel(), () => {})
+    return new Reader(channel, queue, this.publisher)
   }
 }
 
 class Reader {
   atEnd = false
   #done = false
+  readonly #held = new Set<Message>()
 
   constructor(
     private readonly channel: Channel,
     private readonly queue: string,
+    private readonly publisher: Publisher,
   ) {}
 
   /** The next letters, oldest first. */
@@ -138,6 +142,7 @@ class Reader {
         this.atEnd = !raw
         if (!raw) break
         batch.push(raw)
+        this.#held.add(raw)
         bytes += raw.content.length
       }
     } catch (error) {
@@ -147,7 +152,38 @@ class Reader {
   }
 
   take(raw: Message): void {
+    this.#held.delete(raw)
     this.channel.ack(raw)
+  }
+
+  /**
+   * The broker has heard of all that was taken.
+   * @throws ConnectionError if that can't be known
+   */
+  async taken(): Promise<void> {
+    try {
+      await this.channel.checkQueue(this.queue)
+    } catch (error) {
+      throw toTyped(error, `taking letters from '${this.queue}'`)
+    }
+  }
+
+  /** Those that were looked at so often that a queue with RabbitMQ's own limit (20) would drop them soon are stored anew. */
+  async #renew(): Promise<void> {
+    const worn = [...this.#held].filter(({ properties }) => {
+      const count: unknown = properties.headers?.['x-delivery-count']
+      return typeof count === 'number' && count >= mostLooks
+    })
+    for (let at = 0; at < worn.length; at += pageSize) {
+      const page = worn.slice(at, at + pageSize)
+      const copies = page.map((raw) =>
+        this.publisher.send('', this.queue, raw.content, renewedCopy(raw)),
+      )
+      const outcomes = await Promise.allSettled(copies)
+      page.forEach((raw, i) => {
+        if (outcomes[i]?.status === 'fulfilled') this.take(raw)
+      })
+    }
   }
 
   /** What wasn't taken is in the queue again when this resolves: the queue answers after that. */
@@ -155,6 +191,7 @@ class Reader {
     if (this.#done) return
     this.#done = true
     try {
+      await this.#renew()
       this.channel.nackAll(true)
       await this.channel.checkQueue(this.queue)
       await this.channel.close()

@@ -1,4 +1,4 @@
-import { type Clock, NotFoundError, type Timer } from '@longshore/core'
+import { type Clock, ConnectionError, NotFoundError, type Timer } from '@longshore/core'
 import type { Channel, ConsumeMessage } from 'amqplib'
 import { Acks } from './acks.js'
 import { type Link, watch } from './connection.js'
@@ -51,8 +51,10 @@ export class Intake {
   readonly held = new Set<Delivery>()
   /** The broker delivers here: for a partition, that this member is the active one. */
   active = false
-  /** It is to be given up as soon as nothing of it is in hands. */
+  /** It is to be given up as soon as nothing of it is in hands; until then nothing more is taken from it. */
   yielding = false
+  /** It couldn't be given up in time. */
+  busy = false
   #channel: Channel | undefined
   #acks: Acks | undefined
   #tag: string | undefined
@@ -80,6 +82,7 @@ export class Intake {
    * @throws AccessError, ConflictError, NotFoundError
    */
   async open(): Promise<void> {
+    if (this.#opening || this.#channel !== undefined) return
     for (let failures = 0; !this.#ended; failures++) {
       try {
         return await this.#open()
@@ -114,6 +117,8 @@ export class Intake {
       this.#openedAt = clock.now()
       await channel.prefetch(prefetch, false)
       if (this.host.wanted()) await this.#consume(channel)
+      // It may have ended in the same packet that said yes.
+      if (this.#channel !== channel) throw new ConnectionError('the channel ended at once')
     } catch (error) {
       const channel = this.#channel
       this.#channel = undefined
@@ -183,6 +188,7 @@ export class Intake {
     this.#tag = undefined
     this.active = false
     this.yielding = false
+    this.busy = false
     this.buffer.length = 0
   }
 

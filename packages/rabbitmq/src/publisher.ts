@@ -307,8 +307,10 @@ export class Publisher {
     try {
       channel.publish(exchange, key, body, properties)
     } catch (error) {
-      if (isLost(error)) return this.#away()
-      return { outcome: 'rejected', error: unencodable(error) }
+      if (!isLost(error)) return { outcome: 'rejected', error: unencodable(error) }
+      // It may have ended before anybody listened.
+      this.#lost(channel, this.#window, error as Error)
+      return this.#away()
     }
     if (route !== undefined && route.firstTag === 0) route.firstTag = this.#window.nextTag
     const id = properties.messageId ?? ''

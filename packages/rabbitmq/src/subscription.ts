@@ -127,10 +127,17 @@ export class Subscription implements DriverSubscription {
     this.#scheduled = false
     if (this.#paused || this.#stopped) return this.#returnBuffered()
     let room = this.spec.window - this.#held
+    // Half of the window is shared, the other half kept for each: so a blocked key takes no more than the shared part.
+    const active = this.#intakes.filter((intake) => intake.active).length
+    const kept = Math.max(1, Math.floor(this.spec.window / Math.max(1, 2 * active)))
+    const owed = ({ active, held }: Intake) => (active ? Math.max(0, kept - held.size) : 0)
+    let reserved = this.#intakes.reduce((sum, intake) => sum + owed(intake), 0)
     const batch: Delivery[] = []
-    for (const { buffer, held, yielding } of this.#intakes) {
-      if (yielding) continue
-      const count = Math.min(room, buffer.length)
+    for (const intake of this.#intakes) {
+      const { buffer, held, yielding } = intake
+      reserved -= owed(intake)
+      if (yielding || buffer.length === 0) continue
+      const count = Math.min(buffer.length, room, Math.max(owed(intake), room - reserved))
       for (let i = 0; i < count; i++) {
         const delivery = buffer[i]!
         held.add(delivery)
@@ -163,6 +170,7 @@ export class Subscription implements DriverSubscription {
 
   #left(intake: Intake): void {
     this.#held--
+    if (intake.held.size === 0) intake.busy = false
     if (intake.held.size === 0 && (intake.yielding || this.#paused)) this.#yield(intake)
     else this.#arrived()
   }
@@ -286,9 +294,15 @@ export class Subscription implements DriverSubscription {
     if (this.#paused) return
     const members = await this.#members?.count()
     if (members === undefined || this.#paused || this.#stopped) return
+    for (const intake of this.#intakes) {
+      // Something of it stays in hands, such as a retry that waits: it goes on, and others are chosen.
+      if (intake.yielding) intake.busy = true
+      intake.yielding = false
+    }
+    this.#arrived()
     const share = Math.ceil(this.#intakes.length / Math.max(1, members))
     const active = this.#intakes
-      .filter((intake) => intake.active && intake.isOpen && !intake.yielding)
+      .filter((intake) => intake.active && intake.isOpen && !intake.busy)
       .sort((a, b) => a.held.size - b.held.size)
     // The idle ones first: they can go at once.
     for (const intake of active.slice(0, Math.max(0, active.length - share))) {

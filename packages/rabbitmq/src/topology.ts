@@ -3,7 +3,7 @@ import type { SubscriptionSpec } from '@longshore/core/driver'
 import type { Channel } from 'amqplib'
 import { type Link, watch } from './connection.js'
 import type { Destination } from './delay.js'
-import { codeOf, reply, toTyped } from './errors.js'
+import { codeOf, isLost, reply, toTyped } from './errors.js'
 import { type Settings, slots } from './settings.js'
 
 export type GroupSpec = Pick<SubscriptionSpec, 'topic' | 'group' | 'order' | 'routes'>
@@ -19,6 +19,10 @@ export interface Entry {
   readonly exchange: string
   readonly routingKey: string
 }
+
+/** Where an ordered group takes what has no slot; its name tells the number of partitions. */
+const restExchange = ({ topic, group }: GroupSpec, partitions: number, { names }: Settings) =>
+  `${names.queue(topic, group)}..rest..${partitions}`
 
 /** The exchange that splits an ordered group. */
 export const keysExchange = (queue: string): string => `${queue}..keys`
@@ -54,6 +58,8 @@ export class Topology {
     try {
       return await step(await this.#open())
     } catch (error) {
+      // It may have ended before anybody listened.
+      if (isLost(error)) this.#channel = undefined
       throw toTyped(error, doing)
     }
   }
@@ -113,6 +119,9 @@ export class Topology {
     const queues = this.queuesOf(spec)
     if (!create) {
       for (const queue of queues) await this.#mustExist(queue)
+      // With another number of partitions some of them would be consumed by nobody.
+      if (spec.order === 'key')
+        await this.#mustHave(restExchange(spec, queues.length, this.settings))
       return
     }
     await this.topic(topic, true)
@@ -143,6 +152,13 @@ export class Topology {
     return all
   }
 
+  #mustHave(exchange: string): Promise<void> {
+    const doing = `the partitions of the group, whose number the exchange '${exchange}' tells`
+    return this.once(`exchange ${exchange} is there`, doing, (channel) =>
+      channel.checkExchange(exchange),
+    )
+  }
+
   #mustExist(queue: string): Promise<void> {
     return this.once(`queue ${queue} is there`, `the queue '${queue}'`, (channel) =>
       channel.checkQueue(queue),
@@ -168,7 +184,7 @@ export class Topology {
   ): Promise<void> {
     const exchange = this.settings.names.exchange(spec.topic)
     const keys = keysExchange(group)
-    const rest = `${group}..rest..${queues.length}`
+    const rest = restExchange(spec, queues.length, this.settings)
     await channel.assertExchange(rest, 'fanout', { durable: true })
     await channel.assertExchange(keys, 'headers', { durable: true, alternateExchange: rest })
     for (const queue of queues) {

@@ -203,6 +203,12 @@ export function deadCopy({ raw, message }: Delivery, failure: Failure): Options.
 
 const half = (text: string) => text.slice(0, text.length >> 1)
 
+/** The same letter once more, with what it has of its failure. */
+export function renewedCopy(raw: Message): Options.Publish {
+  const kept = Object.entries(raw.properties.headers ?? {}).filter(([name]) => !isBrokers(name))
+  return copied(raw, raw.properties.messageId || newId(), Object.fromEntries(kept))
+}
+
 /** Sorts dead letters by when they were stored; those of other programs come first. */
 export function placeOf({ properties }: Message): string {
   const place: unknown = properties.headers?.[header.place]
