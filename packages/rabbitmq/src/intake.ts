@@ -3,6 +3,7 @@ import type { Channel, ConsumeMessage } from 'amqplib'
 import { Acks } from './acks.js'
 import { type Link, watch } from './connection.js'
 import { isFinal, isLost, toTyped } from './errors.js'
+import { Unseen } from './unseen.js'
 import { Delivery } from './wire.js'
 
 /** Pauses before a lost channel is opened anew, in milliseconds. */
@@ -47,6 +48,7 @@ export interface IntakeHost {
 export class Intake {
   /** Delivered by the broker, not yet passed on. */
   readonly buffer: Delivery[] = []
+  readonly unseen = new Unseen()
   /** In the core's hands. */
   readonly held = new Set<Delivery>()
   /** The broker delivers here: for a partition, that this member is the active one. */
@@ -188,8 +190,12 @@ export class Intake {
     this.#tag = undefined
     this.active = false
     this.yielding = false
+<<<<<<< Updated upstream
     this.busy = false
     this.buffer.length = 0
+=======
+    this.unseen.add(this.buffer.splice(0))
+>>>>>>> Stashed changes
   }
 
   #comeBack(atLeast = 0): void {
@@ -217,6 +223,7 @@ export class Intake {
   }
 
   requeue(delivery: Delivery): void {
+    this.unseen.add([delivery])
     this.held.delete(delivery)
     try {
       this.#acks?.requeue(delivery.tag)

@@ -125,7 +125,7 @@ export class Subscription implements DriverSubscription {
 
   readonly #pump = (): void => {
     this.#scheduled = false
-    if (this.#paused || this.#stopped) return this.#returnBuffered()
+    if (this.#paused || this.#stopped) return void this.#returnBuffered()
     let room = this.spec.window - this.#held
     // Half of the window is shared, the other half kept for each: so a blocked key takes no more than the shared part.
     const active = this.#intakes.filter((intake) => intake.active).length
@@ -140,6 +140,7 @@ export class Subscription implements DriverSubscription {
       const count = Math.min(buffer.length, room, Math.max(owed(intake), room - reserved))
       for (let i = 0; i < count; i++) {
         const delivery = buffer[i]!
+        delivery.seen = true
         held.add(delivery)
         batch.push(delivery)
       }
@@ -152,8 +153,10 @@ export class Subscription implements DriverSubscription {
   }
 
   /** With key order they stay at the head of their partition until its channel ends. */
-  #returnBuffered(): void {
+  async #returnBuffered(): Promise<void> {
     if (this.#ordered) return
+    await this.#flow
+    if (!this.#paused && !this.#stopped) return this.#arrived()
     for (const intake of this.#intakes) {
       for (const delivery of intake.buffer.splice(0)) intake.requeue(delivery)
     }
@@ -214,7 +217,9 @@ export class Subscription implements DriverSubscription {
     return this.ack(delivery)
   }
 
-  release(deliveries: readonly IncomingDelivery[]): void {
+  async release(deliveries: readonly IncomingDelivery[]): Promise<void> {
+    // While a paused consumer isn't cancelled yet they would come right back, and each time the broker counts.
+    if (!this.#ordered) await this.#flow
     for (const delivery of deliveries as readonly Delivery[]) {
       const { intake } = delivery
       if (!intake.held.has(delivery)) continue

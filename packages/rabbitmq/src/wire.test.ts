@@ -2,6 +2,7 @@ import { noHeaders, type WireMessage } from '@longshore/core/driver'
 import type { ConsumeMessage, Options } from 'amqplib'
 import { expect, test } from 'vitest'
 import type { Intake } from './intake.js'
+import { Unseen } from './unseen.js'
 import { Delivery, deadCopy, messageOf, propertiesOf, redrivenCopy, retryCopy } from './wire.js'
 
 const message: WireMessage = {
@@ -25,7 +26,7 @@ function received(properties: Options.Publish, more: Record<string, unknown> = {
   } as ConsumeMessage
 }
 
-const intake = {} as Intake
+const intake = { unseen: new Unseen() } as Intake
 
 const failure = {
   reason: 'exhausted',
@@ -88,6 +89,17 @@ test('a retry carries its attempt, and is otherwise the same', () => {
   const second = new Delivery('t', intake, received(copy))
   expect(second).toMatchObject({ attempt: 2, deliveries: 1, firstFailedAt: 1234 })
   expect(second.message).toEqual(message)
+})
+
+test('deliveries that the core did not see count nothing', () => {
+  const again = received(propertiesOf(message), { 'x-delivery-count': 3 })
+  const [unseen, seen] = [new Delivery('t', intake, again), new Delivery('t', intake, again)]
+  seen.seen = true
+  intake.unseen.add([unseen, seen, unseen])
+  expect(new Delivery('t', intake, again).deliveries).toBe(2)
+  // The next attempt is another message to the broker.
+  const retried = received(retryCopy(seen, 2, 1234), { 'x-delivery-count': 3 })
+  expect(new Delivery('t', intake, retried).deliveries).toBe(4)
 })
 
 test('a foreign message keeps its id and its typed headers through a retry', () => {

@@ -130,6 +130,8 @@ export class Delivery implements IncomingDelivery {
   readonly deliveries: number
   readonly firstFailedAt: number | undefined
   readonly tag: number
+  /** The core knows of it. */
+  seen = false
 
   constructor(
     topic: string,
@@ -139,7 +141,9 @@ export class Delivery implements IncomingDelivery {
     const headers: Table = raw.properties.headers ?? {}
     this.message = messageOf(topic, raw)
     this.attempt = positive(headers[header.attempt]) ?? 1
-    this.deliveries = (positive(headers['x-delivery-count']) ?? 0) + 1
+    const before = positive(headers['x-delivery-count']) ?? 0
+    const unseen = before === 0 ? 0 : intake.unseen.of(this.message.id, this.attempt)
+    this.deliveries = Math.max(0, before - unseen) + 1
     this.firstFailedAt = positive(headers[header.firstFailed])
     this.tag = raw.fields.deliveryTag
   }
