@@ -190,12 +190,8 @@ export class Intake {
     this.#tag = undefined
     this.active = false
     this.yielding = false
-<<<<<<< Updated upstream
     this.busy = false
-    this.buffer.length = 0
-=======
     this.unseen.add(this.buffer.splice(0))
->>>>>>> Stashed changes
   }
 
   #comeBack(atLeast = 0): void {
