@@ -1,6 +1,6 @@
 import type { Circuit, CircuitStore, Clock, Logger } from '@longshore/core'
 import type { Channel, ConsumeMessage, GetMessage } from 'amqplib'
-import { type Link, watch } from './connection.js'
+import { closeChannel, type Link, watch } from './connection.js'
 import { codeOf, reply, toTyped } from './errors.js'
 import type { Publisher } from './publisher.js'
 import type { Settings } from './settings.js'
@@ -24,6 +24,8 @@ interface Change {
 export class QueuedCircuits implements CircuitStore {
   /** Within this process the lock can't be told from one that is ours. */
   #last: Promise<unknown> = Promise.resolve()
+  /** Of this process, by the name of the circuits. */
+  readonly #watchers = new Map<string, Set<(change: Change, what: string) => void>>()
 
   constructor(
     private readonly link: Link,
@@ -65,13 +67,16 @@ export class QueuedCircuits implements CircuitStore {
     await this.#tell(name, 'open', { key, reason, openedAt: this.clock.now() })
   }
 
-  #tell(name: string, what: 'open' | 'close', { key, reason, openedAt }: Change): Promise<void> {
-    return this.publisher.send(name, what, none, {
+  /** Members in this process hear of it before this resolves: what is redriven next must find the circuit as it is now. */
+  async #tell(name: string, what: 'open' | 'close', change: Change): Promise<void> {
+    const { key, reason, openedAt } = change
+    await this.publisher.send(name, what, none, {
       deliveryMode: 2,
       mandatory: true,
       messageId: key.slice(0, 80),
       headers: { key, reason, 'opened-at': openedAt },
     })
+    for (const hear of this.#watchers.get(name) ?? []) hear(change, what)
   }
 
   async close(topic: string, group: string, key: string): Promise<boolean> {
@@ -111,9 +116,9 @@ export class QueuedCircuits implements CircuitStore {
       // Answered after the queue has taken them back.
       await channel.checkQueue(name)
       await channel.deleteQueue(`${name}..lock`)
-      await channel.close()
+      await closeChannel(channel)
     } catch (error) {
-      await channel.close().catch(() => {})
+      await closeChannel(channel)
       await this.#unlock(`${name}..lock`)
       throw toTyped(error, `the circuits '${name}'`)
     }
@@ -148,10 +153,15 @@ export class QueuedCircuits implements CircuitStore {
     group: string,
     onChange: (key: string, circuit: Circuit | undefined) => void,
   ): () => void {
+    const hear = (change: Change, what: string) =>
+      onChange(change.key, what === 'open' ? this.#circuit(change) : undefined)
+    const name = this.settings.names.circuits(topic, group)
+    const watchers = this.#watchers.get(name) ?? new Set()
+    this.#watchers.set(name, watchers.add(hear))
     const watcher = new Watcher(
       this.link,
       () => this.#name(topic, group),
-      (change, what) => onChange(change.key, what === 'open' ? this.#circuit(change) : undefined),
+      hear,
       async (known) => {
         const open = new Map((await this.list(topic, group)).map((each) => [each.key, each]))
         for (const key of known) if (!open.has(key)) onChange(key, undefined)
@@ -161,7 +171,10 @@ export class QueuedCircuits implements CircuitStore {
       this.clock,
       this.logger,
     )
-    return () => watcher.stop()
+    return () => {
+      watchers.delete(hear)
+      watcher.stop()
+    }
   }
 }
 
@@ -198,7 +211,7 @@ class Watcher {
       const model = await this.link.whenUp()
       const name = await this.name()
       const channel = watch(await model.createChannel(), () => this.#lost(channel))
-      if (this.#stopped) return void channel.close().catch(() => {})
+      if (this.#stopped) return void closeChannel(channel)
       this.#channel = channel
       const { queue } = await channel.assertQueue('', { exclusive: true, durable: false })
       await channel.bindQueue(queue, name, 'open')
@@ -209,6 +222,9 @@ class Watcher {
       this.#failures = 0
     } catch (error) {
       if (this.#stopped) return
+      const channel = this.#channel
+      this.#channel = undefined
+      if (channel !== undefined) void closeChannel(channel)
       this.logger.warn(`hearing of circuits failed: ${(error as Error).message}; it is tried again`)
       this.#again()
     }
@@ -239,6 +255,6 @@ class Watcher {
     this.#stopped = true
     const channel = this.#channel
     this.#channel = undefined
-    channel?.close().catch(() => {})
+    if (channel !== undefined) void closeChannel(channel)
   }
 }

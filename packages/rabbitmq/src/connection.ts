@@ -64,13 +64,15 @@ export class Link {
   async start(timeoutMs: number): Promise<void> {
     const deadline = this.clock.now() + timeoutMs
     // A host that doesn't even refuse must leave time for the others.
+    let refusals = 0
     const each = Math.min(attemptMs, Math.max(leastMs, timeoutMs / this.settings.hosts.length))
     for (;;) {
       const left = deadline - this.clock.now()
       try {
         return this.#connected(await this.#dial(Math.max(1, Math.min(left, each))))
       } catch (error) {
-        if (error instanceof AccessError) throw error
+        // Another host may know the user.
+        if (error instanceof AccessError && ++refusals >= this.settings.hosts.length) throw error
         if (this.#closed) throw new ClosedError('it was closed while it connected')
         const pause = this.#nextPause()
         if (this.clock.now() + pause >= deadline) {
@@ -139,8 +141,8 @@ export class Link {
     // The client tells no more than that the connection was closed instead of the virtual host being opened.
     if (/Expected ConnectionOpenOk/.test((error as Error).message)) {
       return new AccessError(
-        `RabbitMQ refused the virtual host '${vhost}' to user '${username}': it doesn't exist, or the user has no permissions on it; ` +
-          'see rabbitmqctl list_vhosts, add_vhost and set_permissions',
+        `RabbitMQ refused the virtual host '${vhost}' to user '${username}': it doesn't exist, the user has no permissions on it, or it has as many connections as it may; ` +
+          'see rabbitmqctl list_vhosts, add_vhost, set_permissions and list_vhost_limits',
         { cause: error },
       )
     }
@@ -239,6 +241,15 @@ export function watch<C extends Channel>(
   })
   channel.on('close', () => onClose(last))
   return channel
+}
+
+/** Ends a channel. The client's own `close` waits for ever if the connection ends meanwhile. Never rejects. */
+export function closeChannel(channel: Channel): Promise<void> {
+  return new Promise((resolve) => {
+    channel.once('close', resolve)
+    // It rejects if the channel is closed already.
+    channel.close().then(resolve, () => resolve())
+  })
 }
 
 /** The client doesn't offer to end a connection without the broker's answer. */

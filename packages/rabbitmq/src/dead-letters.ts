@@ -7,7 +7,7 @@ import {
 } from '@longshore/core'
 import { type DeadLetterAccess, decodeFailure } from '@longshore/core/driver'
 import type { Channel, Message } from 'amqplib'
-import { type Link, watch } from './connection.js'
+import { closeChannel, type Link, watch } from './connection.js'
 import { codeOf, reply, toTyped } from './errors.js'
 import type { Publisher } from './publisher.js'
 import type { Settings } from './settings.js'
@@ -194,7 +194,7 @@ class Reader {
       await this.#renew()
       this.channel.nackAll(true)
       await this.channel.checkQueue(this.queue)
-      await this.channel.close()
+      await closeChannel(this.channel)
     } catch (error) {
       // It all goes back when the channel ends, however it ends.
       if (codeOf(error) === reply.notFound) return

@@ -1,7 +1,7 @@
 import { UnsupportedError } from '@longshore/core'
 import type { Channel } from 'amqplib'
 import { type Settings, wordOf } from './settings.js'
-import type { GroupSpec, Topology } from './topology.js'
+import { type GroupSpec, noDeliveryLimit, type Topology } from './topology.js'
 
 /**
  * Delays without a plugin. A message's delay is written in binary into its routing key, and it hops through one queue for
@@ -23,6 +23,9 @@ const levelName = (level: number) => `${prefix}${stepMs * 2 ** level}ms`
 const outName = `${prefix}out`
 const lostName = `${prefix}lost`
 const unwantedName = `${prefix}unwanted`
+
+/** An exchange that says that there is a way to the destination: bindings can't be asked for. */
+const signOf = (to: Destination) => `longshore..delay..to..${destinationWord(to)}`
 
 const anyWords = '*.'.repeat(levels)
 
@@ -124,6 +127,7 @@ export class Delays {
     const { autoCreate } = this.settings
     await this.createLevels(level, autoCreate)
     if (autoCreate) await this.#openWays([to])
+    else await this.#mustLead(to)
     if (epoch !== this.topology.epoch) return
     for (let each = 0; each <= level; each++) this.#ready.add(this.#key(to, each))
   }
@@ -150,6 +154,15 @@ export class Delays {
     }
   }
 
+  /** Without a way to it, what is delayed for a destination would end among the lost. */
+  #mustLead(to: Destination): Promise<void> {
+    const sign = signOf(to)
+    const doing = `delays for ${to.kind} '${to.name}', which bus.native().createDelays() prepares (the exchange '${sign}')`
+    return this.topology.once(`exchange ${sign} is there`, doing, (channel) =>
+      channel.checkExchange(sign),
+    )
+  }
+
   /** From the last level to the destinations. */
   async #openWays(all: readonly Destination[]): Promise<void> {
     await this.topology.once('delay out', `the exchange '${outName}'`, declareOut)
@@ -165,7 +178,10 @@ export class Delays {
 /** What has nowhere to go any more would be tried for ever and hold up all others: it goes to a queue for people to see. */
 async function declareOut(channel: Channel): Promise<void> {
   await channel.assertExchange(lostName, 'fanout', { durable: true })
-  await channel.assertQueue(lostName, { durable: true, arguments: { 'x-queue-type': 'quorum' } })
+  await channel.assertQueue(lostName, {
+    durable: true,
+    arguments: { 'x-queue-type': 'quorum', 'x-delivery-limit': noDeliveryLimit },
+  })
   await channel.bindQueue(lostName, lostName, '')
   await channel.assertExchange(outName, 'topic', { durable: true, alternateExchange: lostName })
   await channel.assertQueue(unwantedName, {
@@ -185,9 +201,13 @@ async function openWay(
 ): Promise<void> {
   const { kind, name } = to
   const delayed = `${pattern(to)}.#`
-  if (kind === 'queue') return void (await channel.bindQueue(name, outName, delayed))
-  await channel.bindQueue(unwantedName, exchangeType === 'fanout' ? outName : name, delayed)
-  await channel.bindExchange(name, outName, delayed)
+  if (kind === 'queue') {
+    await channel.bindQueue(name, outName, delayed)
+  } else {
+    await channel.bindQueue(unwantedName, exchangeType === 'fanout' ? outName : name, delayed)
+    await channel.bindExchange(name, outName, delayed)
+  }
+  await channel.assertExchange(signOf(to), 'fanout', { durable: true })
 }
 
 async function declareLevel(channel: Channel, level: number): Promise<void> {

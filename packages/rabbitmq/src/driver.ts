@@ -163,8 +163,7 @@ export class RabbitmqDriver implements Driver, RabbitmqConnection {
     this.#refresh = this.config.clock.setTimer(
       () => {
         if (this.#closed) return
-        if (this.#subscriptions.size > 0 && this.#consumeLink.model !== undefined) {
-          this.#topology.forget()
+        if (this.#consumeLink.model !== undefined) {
           for (const subscription of this.#subscriptions) void subscription.refresh()
         }
         this.#refreshLater()

@@ -19,7 +19,7 @@ export const reply = {
 
 /** The reply code of an error of the client, which keeps it only in the text for some. */
 export function codeOf(error: unknown): number | undefined {
-  const { code, message } = error as { code?: unknown; message?: string }
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: string }
   if (typeof code === 'number') return code
   const match = /\b([3-5]\d\d) \([A-Z-]+\)/.exec(message ?? '')
   return match === null ? undefined : Number(match[1])

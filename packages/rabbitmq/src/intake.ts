@@ -1,7 +1,7 @@
 import { type Clock, ConnectionError, NotFoundError, type Timer } from '@longshore/core'
 import type { Channel, ConsumeMessage } from 'amqplib'
 import { Acks } from './acks.js'
-import { type Link, watch } from './connection.js'
+import { closeChannel, type Link, watch } from './connection.js'
 import { isFinal, isLost, toTyped } from './errors.js'
 import { Unseen } from './unseen.js'
 import { Delivery } from './wire.js'
@@ -113,7 +113,7 @@ export class Intake {
       if (this.#ended) return
       const channel = await model.createChannel()
       watch(channel, (error) => this.#lost(channel, error?.message ?? 'the connection ended'))
-      if (this.#ended) return void channel.close().catch(() => {})
+      if (this.#ended) return void closeChannel(channel)
       this.#channel = channel
       this.#acks = new Acks(channel)
       this.#openedAt = clock.now()
@@ -124,7 +124,7 @@ export class Intake {
     } catch (error) {
       const channel = this.#channel
       this.#channel = undefined
-      channel?.close().catch(() => {})
+      if (channel !== undefined) void closeChannel(channel)
       throw toTyped(error, `consuming from the queue '${this.queue}'`)
     } finally {
       this.#opening = false
@@ -149,7 +149,7 @@ export class Intake {
         'the broker cancelled the consumer: its queue was deleted, or moved',
         true,
       )
-      channel.close().catch(() => {})
+      void closeChannel(channel)
       return
     }
     this.active = true
@@ -287,7 +287,7 @@ async function finish(channel: Channel, acks: Acks | undefined, queue: string): 
       const { consumerTag } = await channel.consume(queue, () => {})
       await channel.cancel(consumerTag)
     }
-    await channel.close()
+    await closeChannel(channel)
   } catch {
     // It is closed already.
   }

@@ -1,5 +1,5 @@
 import type { Channel } from 'amqplib'
-import { type Link, watch } from './connection.js'
+import { closeChannel, type Link, watch } from './connection.js'
 import type { Topology } from './topology.js'
 
 /**
@@ -32,11 +32,11 @@ export class Members {
   async #join(): Promise<void> {
     const { model } = this.link
     if (model === undefined) throw new Error('the connection is down')
+    this.#left = false
     const channel: Channel = watch(await model.createChannel(), () => {
       if (this.#channel === channel) this.#channel = undefined
     })
     this.#channel = channel
-    this.#left = false
     await channel.consume(this.queue, (message) => message === null && this.#leave(), {
       noAck: true,
     })
@@ -47,7 +47,7 @@ export class Members {
   #leave(): void {
     const channel = this.#channel
     this.#channel = undefined
-    channel?.close().catch(() => {})
+    if (channel !== undefined) void closeChannel(channel)
   }
 
   leave(): void {

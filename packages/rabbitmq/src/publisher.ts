@@ -12,7 +12,7 @@ import {
   type PublishSettle,
 } from '@longshore/core/driver'
 import type { ChannelModel, ConfirmChannel, Message, Options } from 'amqplib'
-import { type Link, watch } from './connection.js'
+import { closeChannel, type Link, watch } from './connection.js'
 import type { Delays, Destination } from './delay.js'
 import { isFinal, isLost, textOf } from './errors.js'
 import { checkHeaderSize } from './header-size.js'
@@ -62,8 +62,8 @@ const longestPause = 2000
  */
 export class Publisher {
   #channel: ConfirmChannel | undefined
-  /** The connection that a channel is being opened on. */
-  #opening: ChannelModel | undefined
+  /** A channel is being opened on this connection. */
+  #opening: { readonly model: ChannelModel; readonly done: Promise<void> } | undefined
   #window = new UnconfirmedWindow()
   readonly #routes = new Map<string, Route>()
   /** Batches that wait for topology, in order. */
@@ -82,12 +82,15 @@ export class Publisher {
   constructor(private readonly deps: PublisherDeps) {}
 
   /** The connection stands (again). */
-  async open(): Promise<void> {
+  open(): Promise<void> {
+    const { model } = this.deps.link
+    if (this.#closed || this.#channel !== undefined || model === undefined) return Promise.resolve()
+    if (this.#opening?.model !== model) this.#opening = { model, done: this.#open(model) }
+    return this.#opening.done
+  }
+
+  async #open(model: ChannelModel): Promise<void> {
     const { link, clock, logger } = this.deps
-    const { model } = link
-    if (this.#closed || this.#channel !== undefined || this.#opening === model) return
-    if (model === undefined) return
-    this.#opening = model
     try {
       const channel = await model.createConfirmChannel()
       if (this.#closed || link.model !== model) return
@@ -101,7 +104,7 @@ export class Publisher {
       logger.warn(`the publishing channel can't be opened: ${(error as Error).message}`)
       this.#openSoon()
     } finally {
-      if (this.#opening === model) this.#opening = undefined
+      if (this.#opening?.model === model) this.#opening = undefined
     }
   }
 
@@ -390,7 +393,7 @@ export class Publisher {
     if (this.#blocked || channel === undefined) return
     const text = `no confirmation within ${this.deps.settings.confirmTimeout} ms`
     this.#lost(channel, this.#window, new Error(text))
-    channel.close().catch(() => {})
+    void closeChannel(channel)
   }
 
   async close(): Promise<void> {
@@ -399,6 +402,6 @@ export class Publisher {
     this.#pause?.cancel()
     const channel = this.#channel
     this.#channel = undefined
-    await channel?.close().catch(() => {})
+    if (channel !== undefined) await closeChannel(channel)
   }
 }

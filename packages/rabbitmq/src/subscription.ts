@@ -48,6 +48,7 @@ export class Subscription implements DriverSubscription {
   /** Deliveries in the core's hands. */
   #held = 0
   #scheduled = false
+  #turn = 0
   #paused = false
   #stopped = false
   #closed = false
@@ -104,13 +105,17 @@ export class Subscription implements DriverSubscription {
     if (this.#stopped || this.#paused) return
     const { settings, topology } = this.deps
     try {
-      if (settings.autoCreate) await topology.group(this.spec)
+      if (settings.autoCreate) {
+        await topology.group(this.spec)
+        await topology.rebind(this.spec)
+      }
       for (const intake of this.#intakes) {
         // Who waits behind another member gets nothing, and rightly so.
         if (!this.#ordered || intake.active) await intake.check(() => topology.ready(intake.queue))
       }
     } catch (error) {
       if (error instanceof ConflictError) this.sink.fail(error)
+      else if (error instanceof NotFoundError) this.deps.topology.forget()
     }
   }
 
@@ -133,7 +138,10 @@ export class Subscription implements DriverSubscription {
     const owed = ({ active, held }: Intake) => (active ? Math.max(0, kept - held.size) : 0)
     let reserved = this.#intakes.reduce((sum, intake) => sum + owed(intake), 0)
     const batch: Delivery[] = []
-    for (const intake of this.#intakes) {
+    // Each time another one is first.
+    this.#turn = (this.#turn + 1) % this.#intakes.length
+    for (let n = 0; n < this.#intakes.length; n++) {
+      const intake = this.#intakes[(this.#turn + n) % this.#intakes.length]!
       const { buffer, held, yielding } = intake
       reserved -= owed(intake)
       if (yielding || buffer.length === 0) continue

@@ -12,7 +12,7 @@ export type GroupSpec = Pick<SubscriptionSpec, 'topic' | 'group' | 'order' | 'ro
  * RabbitMQ 4 drops a message that was returned 20 times, even one that no consumer has failed; who counts here is the
  * core. As 3.10 takes -1 for "drop at once", not for "never", a number that is never reached says it on all versions.
  */
-const noDeliveryLimit = 1_000_000_000
+export const noDeliveryLimit = 1_000_000_000
 
 /** Where to publish what is meant for one group alone. */
 export interface Entry {
@@ -282,6 +282,22 @@ export class Topology {
       if (codeOf((error as LongshoreError).cause) === reply.notFound) return false
       throw error
     }
+  }
+
+  /** Declares the topic's exchange and the group's bindings again, which others may have deleted; the rest would be noticed. */
+  async rebind(spec: GroupSpec): Promise<void> {
+    const { topic, group } = spec
+    const { exchangeType, names } = this.settings
+    const exchange = names.exchange(topic)
+    if (exchange === '') return
+    const queue = names.queue(topic, group)
+    await this.run(`the bindings of group '${group}' of topic '${topic}'`, async (channel) => {
+      await channel.assertExchange(exchange, exchangeType, { durable: true })
+      for (const key of this.#keys(spec, exchange)) {
+        if (spec.order === 'key') await channel.bindExchange(keysExchange(queue), exchange, key)
+        else await channel.bindQueue(queue, exchange, key)
+      }
+    })
   }
 
   /** How many messages wait in a queue. */
