@@ -53,7 +53,7 @@ await onServers('dead-letters', (lab) => {
   })
 
   test('may be redriven and discarded one by one while they are listed', async () => {
-    const { bus, topic, recover, seen } = await buried(lab, 120)
+    const { bus, topic, recover, seen } = await buried(lab, 50)
     recover()
     const letters = bus.deadLetters(topic, 'g')
     let n = 0
@@ -61,10 +61,10 @@ await onServers('dead-letters', (lab) => {
       if (n++ % 2 === 0) expect(await letters.redrive({ id })).toBe(1)
       else expect(await letters.discard({ id })).toBe(1)
     }
-    expect(n).toBe(120)
+    expect(n).toBe(50)
     expect(await letters.count()).toBe(0)
-    await eventually(() => seen.length === 60)
-    expect(seen).toEqual(upTo(120).filter((each) => each % 2 === 0))
+    await eventually(() => seen.length === 25)
+    expect(seen).toEqual(upTo(50).filter((each) => each % 2 === 0))
   })
 
   test('a listing that is left early keeps nothing', async () => {

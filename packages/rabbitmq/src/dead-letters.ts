@@ -125,6 +125,7 @@ export class QueuedDeadLetters implements DeadLetterAccess {
 class Reader {
   atEnd = false
   #done = false
+  #took = false
   readonly #held = new Set<Message>()
 
   constructor(
@@ -153,6 +154,7 @@ class Reader {
 
   take(raw: Message): void {
     this.#held.delete(raw)
+    this.#took = true
     this.channel.ack(raw)
   }
 
@@ -192,6 +194,8 @@ class Reader {
     this.#done = true
     try {
       await this.#renew()
+      // To get one more goes through the queue itself, behind the acks, which a channel that closes right after them may lose.
+      if (this.#took) await this.channel.get(this.queue)
       this.channel.nackAll(true)
       await this.channel.checkQueue(this.queue)
       await closeChannel(this.channel)
