@@ -9,7 +9,7 @@ import { broker } from '../../brokers/support.js'
 import { RabbitmqServer } from '../../conformance/targets/lib/rabbitmq-server.mjs'
 import { Log } from './log.js'
 
-export const servers = ['rabbitmq', 'rabbitmq@next'] as const
+const servers = ['rabbitmq', 'rabbitmq@next'] as const
 
 /** Regular expressions of names, as `rabbitmqctl set_permissions` takes them. */
 export interface Permissions {
