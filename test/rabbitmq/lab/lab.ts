@@ -39,17 +39,20 @@ export interface Connecting extends BusOptions {
 export async function onServers(purpose: string, tests: (lab: Lab) => void): Promise<void> {
   for (const name of servers) {
     const info = await broker(name)
-    describe(name, () => {
-      const why = info === undefined ? `${name} is not available` : unmanaged(info.source)
-      if (info === undefined || why !== undefined) {
-        test(purpose, (context) => context.skip(why))
-        return
-      }
-      const lab = new Lab(name, info, `${purpose}-${randomBytes(4).toString('hex')}`)
-      beforeAll(() => lab.open())
-      afterEach(() => lab.cleanUp())
-      afterAll(() => lab.close())
-      tests(lab)
+    const why = info === undefined ? `${name} is not available` : unmanaged(info.source)
+    // Both servers at the same time, on each one test after another.
+    describe.concurrent(name, () => {
+      describe.sequential(purpose, () => {
+        if (info === undefined || why !== undefined) {
+          test('all', (context) => context.skip(why))
+          return
+        }
+        const lab = new Lab(name, info, `${purpose}-${randomBytes(4).toString('hex')}`)
+        beforeAll(() => lab.open())
+        afterEach(() => lab.cleanUp())
+        afterAll(() => lab.close())
+        tests(lab)
+      })
     })
   }
 }
