@@ -132,10 +132,9 @@ export class Subscription implements DriverSubscription {
     this.#scheduled = false
     if (this.#paused || this.#stopped) return void this.#returnBuffered()
     let room = this.spec.window - this.#held
-    // Half of the window is shared, the other half kept for each: so a blocked key takes no more than the shared part.
-    const active = this.#intakes.filter((intake) => intake.active).length
-    const kept = Math.max(1, Math.floor(this.spec.window / Math.max(1, 2 * active)))
-    const owed = ({ active, held }: Intake) => (active ? Math.max(0, kept - held.size) : 0)
+    // Half of the window is shared, the other half kept for each queue: so a blocked key takes no more than the shared part.
+    const kept = Math.floor(this.spec.window / (2 * this.#intakes.length))
+    const owed = ({ held }: Intake) => Math.max(0, kept - held.size)
     let reserved = this.#intakes.reduce((sum, intake) => sum + owed(intake), 0)
     const batch: Delivery[] = []
     // Each time another one is first.
@@ -143,9 +142,9 @@ export class Subscription implements DriverSubscription {
     for (let n = 0; n < this.#intakes.length; n++) {
       const intake = this.#intakes[(this.#turn + n) % this.#intakes.length]!
       const { buffer, held, yielding } = intake
-      reserved -= owed(intake)
-      if (yielding || buffer.length === 0) continue
-      const count = Math.min(buffer.length, room, Math.max(owed(intake), room - reserved))
+      const own = owed(intake)
+      const most = yielding ? 0 : Math.max(own, room - (reserved - own))
+      const count = Math.min(buffer.length, room, most)
       for (let i = 0; i < count; i++) {
         const delivery = buffer[i]!
         delivery.seen = true
@@ -154,6 +153,7 @@ export class Subscription implements DriverSubscription {
       }
       buffer.splice(0, count)
       room -= count
+      reserved += owed(intake) - own
     }
     if (batch.length === 0) return
     this.#held += batch.length

@@ -14,6 +14,9 @@ export type GroupSpec = Pick<SubscriptionSpec, 'topic' | 'group' | 'order' | 'ro
  */
 export const noDeliveryLimit = 1_000_000_000
 
+/** How often a step is begun again when the connection was lost under it. */
+const mostLosses = 3
+
 /** Where to publish what is meant for one group alone. */
 export interface Entry {
   readonly exchange: string
@@ -55,12 +58,15 @@ export class Topology {
   }
 
   async #run<T>(doing: string, step: (channel: Channel) => Promise<T>): Promise<T> {
-    try {
-      return await step(await this.#open())
-    } catch (error) {
-      // It may have ended before anybody listened.
-      if (isLost(error)) this.#channel = undefined
-      throw toTyped(error, doing)
+    for (let losses = 0; ; losses++) {
+      try {
+        return await step(await this.#open())
+      } catch (error) {
+        if (!isLost(error)) throw toTyped(error, doing)
+        // It may have ended before anybody listened. All steps may be repeated.
+        this.#channel = undefined
+        if (losses >= mostLosses) throw toTyped(error, doing)
+      }
     }
   }
 
