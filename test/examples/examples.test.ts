@@ -57,7 +57,7 @@ describe('flights', () => {
     [['--evnets', '5'], 2, "Unknown option '--evnets' (--help shows the options)"],
     [['--events', '-1'], 2, '--events'],
     [['--broker', 'rabitmq'], 1, "no broker 'rabitmq'; there are rabbitmq, nats"],
-    [['--url', 'amqp://localhost'], 1, '@longshore/rabbitmq'],
+    [['--url', 'nats://localhost'], 1, '@longshore/nats'],
     [['--url', 'mqtt://localhost'], 1, 'mqtt'],
   ])('answers %j with one line', async (args, expected, message) => {
     const { code, stdout, stderr } = await start('flights', args).ended

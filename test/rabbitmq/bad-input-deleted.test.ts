@@ -207,7 +207,8 @@ function queues(lab: Lab) {
     const bus = await lab.connect()
     const topic = lab.unique('orders')
     const seen: string[] = []
-    const retry = { attempts: 2, base: 2000, jitter: 0 }
+    // Long enough for a busy machine to make the group anew.
+    const retry = { attempts: 2, base: 6000, jitter: 0 }
     await bus.subscribe<string>(topic, { group: 'g', retry }, (payload, { attempt }) => {
       seen.push(`${payload} ${attempt}`)
       if (attempt === 1) throw new Error('later')

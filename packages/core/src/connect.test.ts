@@ -203,7 +203,6 @@ describe('connect', () => {
   })
 
   for (const [url, name] of [
-    ['amqp://localhost', 'rabbitmq'],
     ['nats://localhost', 'nats'],
     ['kafka://localhost', 'kafka'],
     ['postgres://localhost', 'postgres'],
